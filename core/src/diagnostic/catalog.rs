@@ -1,0 +1,1 @@
+//! Every diagnostic code and its page (`netlab explain NLxxxx`).

@@ -1,0 +1,151 @@
+//! `v1` Namespace, Pod and Node, as far as policies can see them.
+
+use serde::{Deserialize, Serialize};
+
+use super::meta::{ObjectMeta, Unknown};
+
+/// `v1 Namespace`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Namespace {
+    /// `metadata`.
+    pub metadata: ObjectMeta,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `v1 Pod`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Pod {
+    /// `metadata`.
+    pub metadata: ObjectMeta,
+    /// `spec`.
+    pub spec: Option<PodSpec>,
+    /// `status`.
+    pub status: Option<PodStatus>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodSpec`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// `nodeName`.
+    pub node_name: Option<String>,
+    /// `hostNetwork`.
+    pub host_network: Option<bool>,
+    /// `containers`.
+    pub containers: Option<Vec<Container>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `Container`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    /// `name`.
+    pub name: String,
+    /// `ports`.
+    pub ports: Option<Vec<ContainerPort>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `ContainerPort`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerPort {
+    /// `name`.
+    pub name: Option<String>,
+    /// `containerPort`.
+    pub container_port: i64,
+    /// `protocol`: TCP when absent.
+    pub protocol: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `phase`.
+    pub phase: Option<String>,
+    /// `podIP`.
+    #[serde(rename = "podIP")]
+    pub pod_ip: Option<String>,
+    /// `podIPs`.
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Option<Vec<PodIp>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodIP`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodIp {
+    /// `ip`.
+    pub ip: String,
+}
+
+/// `v1 Node`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Node {
+    /// `metadata`.
+    pub metadata: ObjectMeta,
+    /// `spec`.
+    pub spec: Option<NodeSpec>,
+    /// `status`.
+    pub status: Option<NodeStatus>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `NodeSpec`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpec {
+    /// `podCIDR`.
+    #[serde(rename = "podCIDR")]
+    pub pod_cidr: Option<String>,
+    /// `podCIDRs`.
+    #[serde(rename = "podCIDRs")]
+    pub pod_cidrs: Option<Vec<String>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `NodeStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    /// `addresses`.
+    pub addresses: Option<Vec<NodeAddress>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `NodeAddress`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAddress {
+    /// `type`: InternalIP, ExternalIP, Hostname, …
+    #[serde(rename = "type")]
+    pub address_type: String,
+    /// `address`.
+    pub address: String,
+}
