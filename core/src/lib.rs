@@ -14,3 +14,5 @@ pub mod envelope;
 pub mod input;
 pub mod model;
 pub mod policy;
+#[cfg(feature = "testing")]
+pub mod testing;

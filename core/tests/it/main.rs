@@ -1,0 +1,4 @@
+//! What users of the library see, one topic per file.
+
+mod e2e;
+mod oracle_boundary;
