@@ -1,2 +1,14 @@
-//! placeholder
-fn main() {}
+//! The `netlab` command.
+//!
+//! Invariant: nothing is computed here. The libraries find the answer; this crate reads arguments and files,
+//! prints what was found and exits with the code that says it.
+
+mod args;
+mod command;
+mod exit;
+mod failure;
+mod output;
+
+fn main() -> std::process::ExitCode {
+    command::run(std::env::args_os()).into()
+}

@@ -1,0 +1,45 @@
+//! The command line as clap types: what may be typed, and its help.
+//!
+//! Invariant: no logic. Every leaf command's help has an `Examples:` block; a test runs each example.
+
+pub(crate) mod globals;
+pub(crate) mod selector;
+pub(crate) mod timeout;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Prove what Kubernetes network policy does to a packet, in the real kernel
+#[derive(Debug, Parser)]
+#[command(name = "netlab", version, propagate_version = false, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: globals::Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 yes, 1 no, 2 cannot read the question, 3 cannot tell, 4 not allowed here, 130 interrupted
+
+Examples:
+  netlab version
+  netlab completions bash
+";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print a shell's completion script
+    #[command(after_help = "Examples:\n  netlab completions bash\n  netlab completions zsh")]
+    Completions(Completions),
+    /// Print the version
+    #[command(after_help = "Examples:\n  netlab version\n  netlab version -o json")]
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}

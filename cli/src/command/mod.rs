@@ -1,0 +1,34 @@
+//! One file per command: read the arguments, ask a library, print the answer, choose the exit code.
+
+mod completions;
+mod version;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::terminal::Terminal;
+
+/// Runs the command that was typed.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A closed stream is the only way this fails, and then nobody reads it.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::CannotRead } else { Exit::Yes };
+        }
+    };
+    let terminal = Terminal::new(&cli.globals);
+    dispatch(&cli, &terminal).unwrap_or_else(|failure| terminal.fail(&failure))
+}
+
+fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Completions(args) => completions::run(args, terminal),
+        Command::Version => version::run(terminal),
+    }
+}

@@ -1,0 +1,105 @@
+//! Columns and line breaks of human answers.
+//!
+//! Invariant: labels stand in one column and texts in another; a text that is too long goes on in its own
+//! column. Words are never cut: a path that must be copied is worth more than the 80th column.
+
+use anstyle::Style;
+
+use super::style::{QUIET, paint};
+
+/// Where lines end.
+pub(crate) const WIDTH: usize = 80;
+
+/// `text` in lines of at most `width` characters, broken at spaces.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let gap = usize::from(!line.is_empty());
+        if !line.is_empty() && line.chars().count() + gap + word.chars().count() > width {
+            lines.push(std::mem::take(&mut line));
+        } else if gap == 1 {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+/// A block of rows `label  word  text`, with one width for each column.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    label: usize,
+    word: usize,
+    text: String,
+}
+
+impl Rows {
+    /// A block whose labels and words have at most these widths; `word` 0 leaves that column out.
+    pub(crate) const fn new(label: usize, word: usize) -> Self {
+        Self { label, word, text: String::new() }
+    }
+
+    /// The column in which texts start.
+    pub(crate) const fn indent(&self) -> usize {
+        2 + self.label + 2 + if self.word == 0 { 0 } else { self.word + 2 }
+    }
+
+    /// Adds a row; an empty label continues the one before.
+    pub(crate) fn row(&mut self, label: &str, (style, word): (Style, &str), text: &str) {
+        let width = WIDTH.saturating_sub(self.indent()).max(20);
+        for (index, line) in wrap(text, width).into_iter().enumerate() {
+            let (label, word) = if index == 0 { (label, word) } else { ("", "") };
+            let mut head = format!("  {}", paint(QUIET, &format!("{label:<0$}", self.label)));
+            if self.word > 0 {
+                head += "  ";
+                head += &paint(style, word);
+                head += &" ".repeat(self.word.saturating_sub(word.chars().count()));
+            }
+            self.line(&format!("{head}  {line}"));
+        }
+    }
+
+    /// Adds a row without a word in the middle column.
+    pub(crate) fn plain(&mut self, label: &str, text: &str) {
+        self.row(label, (Style::new(), ""), text);
+    }
+
+    /// Adds a line as it is, without trailing blanks.
+    pub(crate) fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// The block.
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_goes_on_in_its_own_column() {
+        let mut rows = Rows::new(9, 5);
+        rows.row(
+            "ingress",
+            (Style::new(), "deny"),
+            "isolated by shop/db and shop/default-deny and by others; no rule admits it",
+        );
+        let text = anstream::adapter::strip_str(&rows.finish()).to_string();
+        assert_eq!(
+            text,
+            "  ingress    deny   isolated by shop/db and shop/default-deny and by others; no\n\
+             \x20                   rule admits it\n"
+        );
+    }
+
+    #[test]
+    fn a_word_longer_than_the_line_stays_whole() {
+        assert_eq!(wrap("see aaaaaaaaaaaa now", 6), ["see", "aaaaaaaaaaaa", "now"]);
+    }
+}

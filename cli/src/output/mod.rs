@@ -1,0 +1,11 @@
+//! How answers look: streams, colour, marks, columns, and the same answer as JSON or YAML.
+//!
+//! Invariant: data goes to standard output and everything else to standard error; with `-o json` standard
+//! output holds nothing but JSON. Colour and marks never carry a meaning that the words do not.
+
+pub(crate) mod diagnostic;
+pub(crate) mod layout;
+pub(crate) mod style;
+pub(crate) mod table;
+pub(crate) mod terminal;
+mod yaml;

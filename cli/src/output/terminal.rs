@@ -1,0 +1,186 @@
+//! The two streams and everything that decides how they are written.
+//!
+//! Invariant: a reader that went away (a closed pipe) is no error: the answer still decides the exit code.
+
+use std::io::{self, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use netlab_core::diagnostic::Diagnostic;
+use netlab_core::envelope::Envelope;
+use serde::Serialize;
+
+use super::diagnostic::{self, Texts};
+use super::layout::{WIDTH, wrap};
+use super::style::{BAD, Charset, POINTER, paint};
+use super::yaml;
+use crate::args::globals::{Color, Format, Globals};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Standard output and standard error, as the user wants them.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// `-o`.
+    pub(crate) format: Format,
+    /// `-q`.
+    pub(crate) quiet: bool,
+    /// How often `-v`.
+    pub(crate) verbose: u8,
+    /// What the terminal can show.
+    pub(crate) charset: Charset,
+    color: ColorChoice,
+}
+
+impl Terminal {
+    /// From the global flags and the environment.
+    pub(crate) fn new(globals: &Globals) -> Self {
+        Self {
+            format: globals.output,
+            quiet: globals.quiet,
+            verbose: globals.verbose,
+            charset: Charset::from_environment(),
+            color: match globals.color {
+                Color::Auto => ColorChoice::Auto,
+                Color::Always => ColorChoice::AlwaysAnsi,
+                Color::Never => ColorChoice::Never,
+            },
+        }
+    }
+
+    /// True when answers are for people.
+    pub(crate) fn is_human(&self) -> bool {
+        matches!(self.format, Format::Table | Format::Wide)
+    }
+
+    /// Writes text for people to standard output; with `-q` only its first line.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        let text = if self.quiet { text.split_inclusive('\n').next().unwrap_or_default() } else { text };
+        self.write(text)
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::unreadable("cannot write to standard output").because(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes an answer as the user wants it: `human` for people, else the value in its envelope.
+    pub(crate) fn answer<T: Serialize>(
+        &self,
+        envelope: &Envelope<T>,
+        human: impl FnOnce(&Self) -> String,
+    ) -> Result<(), Failure> {
+        if self.is_human() { self.text(&human(self)) } else { self.data(envelope) }
+    }
+
+    /// Writes a value as JSON or YAML.
+    pub(crate) fn data(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let bug = |error: serde_json::Error| {
+            Failure::unreadable("cannot write the answer as JSON: this is a bug in netlab").because(&error)
+        };
+        let text = if self.format == Format::Yaml {
+            yaml::document(&serde_json::to_value(value).map_err(bug)?)
+        } else {
+            serde_json::to_string_pretty(value).map_err(bug)? + "\n"
+        };
+        self.write(&text)
+    }
+
+    /// Writes a value as one line of JSON: for commands that go on until they are stopped.
+    pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(|error| {
+            Failure::unreadable("cannot write the answer as JSON: this is a bug in netlab").because(&error)
+        })?;
+        self.write(&(text + "\n"))
+    }
+
+    /// Says something on standard error, unless `-q`.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.complain(text);
+        }
+    }
+
+    /// Says what is being done on standard error, with `-v`.
+    pub(crate) fn progress(&self, text: &str) {
+        if self.verbose > 0 {
+            self.note(text);
+        }
+    }
+
+    /// Shows findings about the input on standard error.
+    pub(crate) fn findings(&self, findings: &[Diagnostic], texts: &Texts) {
+        self.note(diagnostic::render_all(findings, texts).trim_end());
+    }
+
+    /// Tells why there is no answer, and with `-o json` also as JSON.
+    pub(crate) fn fail(&self, failure: &Failure) -> Exit {
+        if let Some(loaded) = &failure.input {
+            self.complain(diagnostic::render_all(&loaded.diagnostics, &loaded.texts).trim_end());
+        }
+        self.complain(&render(failure));
+        if !self.is_human() {
+            // The human text went to standard error already; a second failure to write changes nothing.
+            let _ = self.data(&Envelope::new("Failure", Body::from(failure), vec![failure.what.clone()]));
+        }
+        failure.exit
+    }
+
+    fn complain(&self, text: &str) {
+        if !text.is_empty() {
+            // Standard error is the last place to complain: if it is closed nobody listens.
+            let _ = writeln!(AutoStream::new(io::stderr().lock(), self.color), "{text}");
+        }
+    }
+}
+
+/// `error: what`, causes, then the hint.
+fn render(failure: &Failure) -> String {
+    let mut lines = Vec::new();
+    let text = format!("error: {}", failure.what);
+    for (index, line) in wrap(&text, WIDTH - 2).into_iter().enumerate() {
+        lines.push(if index == 0 {
+            line.replacen("error:", &paint(BAD, "error:"), 1)
+        } else {
+            format!("  {line}")
+        });
+    }
+    lines.extend(failure.causes.iter().map(|cause| format!("  caused by: {cause}")));
+    if let Some(hint) = &failure.hint {
+        for (index, line) in wrap(&format!("hint: {hint}"), WIDTH - 2).into_iter().enumerate() {
+            lines.push(if index == 0 {
+                line.replacen("hint:", &paint(POINTER, "hint:"), 1)
+            } else {
+                format!("  {line}")
+            });
+        }
+    }
+    lines.join("\n")
+}
+
+/// A failure, for machines.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    message: &'a str,
+    causes: &'a [String],
+    hint: Option<&'a str>,
+    exit_code: u8,
+    findings: &'a [Diagnostic],
+}
+
+impl<'a> From<&'a Failure> for Body<'a> {
+    fn from(failure: &'a Failure) -> Self {
+        Self {
+            message: &failure.what,
+            causes: &failure.causes,
+            hint: failure.hint.as_deref(),
+            exit_code: failure.exit.code(),
+            findings: failure.findings(),
+        }
+    }
+}
