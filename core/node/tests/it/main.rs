@@ -1,0 +1,5 @@
+//! Tests of the node crate against the kernel, each in namespaces of its own.
+
+mod netlink;
+mod netns;
+mod require;
