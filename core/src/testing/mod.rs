@@ -4,7 +4,9 @@
 //! Invariant: it knows the wire structs, the oracle and text; not the model and not the compiler, which are what
 //! it helps to test. Like the rest of the crate it is pure: texts and random numbers are passed in.
 
+pub mod case;
 pub mod manifest;
+pub mod query;
 pub mod upstream;
 
 /// A case that cannot be read.

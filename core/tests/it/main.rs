@@ -2,3 +2,4 @@
 
 mod e2e;
 mod oracle_boundary;
+mod oracle_cases;
