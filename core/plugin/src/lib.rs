@@ -5,5 +5,9 @@
 //! before dynamic loading exists. Invariant: nothing here knows a kernel or Kubernetes wire types.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod contract;
+#[cfg(any(test, feature = "contract-tests"))]
+pub mod contract_tests;
 pub mod loopback;
+pub mod validate;
