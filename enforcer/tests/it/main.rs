@@ -1,0 +1,3 @@
+//! Integration tests of the enforcer: one binary.
+
+mod backend_contract;
