@@ -95,7 +95,7 @@ impl Pod {
 }
 
 /// `spec.containers[].ports[]`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerPort {
     /// `name`.
     pub name: Option<Arc<str>>,

@@ -7,7 +7,28 @@
 //! bytes, and [`engine`] runs the kernel's judgement over them. [`evaluate`] answers one question that way.
 
 pub mod change;
+mod classes;
+mod compile;
 pub mod engine;
+pub mod evaluate;
 pub mod frame;
+mod groups;
 pub mod image;
+mod limits;
+pub mod near_miss;
+mod numbers;
 pub mod oracle;
+mod ports;
+mod prefixes;
+pub mod provenance;
+pub mod query;
+mod ruleset;
+mod scope;
+pub mod trial;
+
+pub use compile::{Compiled, compile, compile_with};
+pub use evaluate::{Evaluation, evaluate};
+pub use limits::Limits;
+pub use numbers::Numbers;
+pub use ruleset::{CompiledPod, Ruleset, Rulesets, Size};
+pub use scope::Scope;

@@ -1,0 +1,172 @@
+//! Peer classes: sets of addresses that no rule in scope tells apart.
+//!
+//! Invariant: two addresses share a class exactly when the same peer selectors select their pods, the same
+//! prefix is the longest around them, and, where egress rules use port names, their pods resolve those names to
+//! the same numbers. A pod's class therefore knows its memberships in every CIDR too. Classes are ordered:
+//! prefixes first, then pods, each by content.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::groups::{GroupIndex, Groups, number};
+use super::prefixes::{PrefixIndex, Prefixes};
+use crate::model::address::AddressBlock;
+use crate::model::cluster::ContainerPort;
+use crate::model::policy::PodSelector;
+use crate::model::port::Protocol;
+
+/// Index of a class.
+pub(super) type ClassIndex = u32;
+
+/// A port name as an egress rule uses it.
+pub(super) type NameKey = (Arc<str>, Protocol);
+
+/// What all addresses of a class have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ClassContent {
+    /// The longest prefix.
+    pub(super) prefix: PrefixIndex,
+    /// `None` for addresses that are no pod's.
+    pub(super) pod: Option<PodContent>,
+}
+
+/// What all pods of a class have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PodContent {
+    /// The selectors that select them, ascending indices into the list of peer selectors.
+    pub(super) selectors: Vec<u32>,
+    /// The numbers behind the port names that egress rules use.
+    pub(super) names: Vec<(NameKey, Vec<u16>)>,
+}
+
+/// All classes, and which of them each peer matches.
+#[derive(Debug)]
+pub(super) struct Classes {
+    pub(super) prefixes: Prefixes,
+    pub(super) list: Vec<ClassContent>,
+    /// Every policed pod address and its class, sorted by address.
+    pub(super) addresses: Vec<(IpAddr, ClassIndex)>,
+    of_selector: Vec<Vec<ClassIndex>>,
+    of_prefix: Vec<Vec<ClassIndex>>,
+}
+
+impl Classes {
+    /// Cuts the classes for these peers. `egress_names` are the names that egress rules use.
+    pub(super) fn new(
+        groups: &Groups<'_>,
+        selectors: &[&PodSelector],
+        blocks: &[&AddressBlock],
+        egress_names: &[NameKey],
+    ) -> Self {
+        let prefixes = Prefixes::new(blocks.iter().copied());
+        let content = pod_contents(groups, selectors, egress_names);
+        let mut pods: Vec<(IpAddr, GroupIndex)> = Vec::new();
+        for (index, group) in groups.list.iter().enumerate() {
+            for member in &group.members {
+                let (_, pod) = groups.pods[*member as usize];
+                pods.extend(pod.addresses.iter().map(|address| (*address, number(index))));
+            }
+        }
+        pods.sort_unstable();
+        // Two policed pods with one address cannot both be right; the input says so, the first by name stands.
+        pods.dedup_by_key(|(address, _)| *address);
+        let sorted: Vec<IpAddr> = pods.iter().map(|(address, _)| *address).collect();
+        let longest = prefixes.longest(&sorted);
+
+        let mut contents: Vec<ClassContent> =
+            (0..number(prefixes.list.len())).map(|prefix| ClassContent { prefix, pod: None }).collect();
+        let mut interned: HashMap<(PrefixIndex, u32), ClassIndex> = HashMap::new();
+        let mut distinct: Vec<(PrefixIndex, u32)> = pods
+            .iter()
+            .zip(&longest)
+            .map(|((_, group), prefix)| (*prefix, content.of_group[*group as usize]))
+            .collect();
+        let keys = distinct.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for (prefix, pod) in distinct {
+            interned.insert((prefix, pod), number(contents.len()));
+            contents.push(ClassContent { prefix, pod: Some(content.list[pod as usize].clone()) });
+        }
+        let addresses = sorted.into_iter().zip(keys.iter().map(|key| interned[key])).collect();
+
+        let mut of_selector = vec![Vec::new(); selectors.len()];
+        let mut of_prefix = vec![Vec::new(); prefixes.list.len()];
+        for (index, class) in contents.iter().enumerate() {
+            of_prefix[class.prefix as usize].push(number(index));
+            for selector in class.pod.iter().flat_map(|pod| &pod.selectors) {
+                of_selector[*selector as usize].push(number(index));
+            }
+        }
+        Self { prefixes, list: contents, addresses, of_selector, of_prefix }
+    }
+
+    /// The classes that a peer selector matches.
+    pub(super) fn of_selector(&self, selector: u32) -> &[ClassIndex] {
+        &self.of_selector[selector as usize]
+    }
+
+    /// The classes that an address block matches.
+    pub(super) fn of_block(&self, block: &AddressBlock) -> Vec<ClassIndex> {
+        self.prefixes
+            .inside(block)
+            .into_iter()
+            .flat_map(|prefix| self.of_prefix[prefix as usize].iter().copied())
+            .collect()
+    }
+
+    /// The class of any address.
+    pub(super) fn of_address(&self, address: IpAddr) -> ClassIndex {
+        match self.addresses.binary_search_by_key(&address, |(address, _)| *address) {
+            Ok(index) => self.addresses[index].1,
+            // The classes of bare prefixes have the prefixes' own indices.
+            Err(_) => self.prefixes.longest(&[address]).first().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// The distinct pod contents, and which one each group has.
+struct PodContents {
+    list: Vec<PodContent>,
+    of_group: Vec<u32>,
+}
+
+fn pod_contents(groups: &Groups<'_>, selectors: &[&PodSelector], egress_names: &[NameKey]) -> PodContents {
+    let mut selected_by: Vec<Vec<u32>> = vec![Vec::new(); groups.list.len()];
+    for (index, selector) in selectors.iter().enumerate() {
+        for group in groups.select(selector) {
+            selected_by[group as usize].push(number(index));
+        }
+    }
+    let all: Vec<PodContent> = groups
+        .list
+        .iter()
+        .zip(selected_by)
+        .map(|(group, selectors)| PodContent { selectors, names: names_of(&group.named_ports, egress_names) })
+        .collect();
+    let order: BTreeSet<&PodContent> = all.iter().collect();
+    let rank: HashMap<&PodContent, u32> =
+        order.iter().enumerate().map(|(index, content)| (*content, number(index))).collect();
+    let of_group = all.iter().map(|content| rank[content]).collect();
+    let list = order.into_iter().cloned().collect();
+    PodContents { list, of_group }
+}
+
+/// What the given port names resolve to on a pod; names that it lacks are left out. A name may give several
+/// numbers: containers may repeat it.
+pub(super) fn names_of(ports: &[&ContainerPort], names: &[NameKey]) -> Vec<(NameKey, Vec<u16>)> {
+    names
+        .iter()
+        .filter_map(|(name, protocol)| {
+            let mut numbers: Vec<u16> = ports
+                .iter()
+                .filter(|port| port.protocol == *protocol && port.name.as_deref() == Some(name))
+                .map(|port| port.number)
+                .collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            (!numbers.is_empty()).then(|| ((Arc::clone(name), *protocol), numbers))
+        })
+        .collect()
+}

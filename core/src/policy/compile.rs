@@ -1,0 +1,488 @@
+//! The compiler: from a cluster and its policies to rulesets.
+//!
+//! Invariant: deterministic and free of environment; the same input gives the same rulesets, numbers included.
+//! It never fails: a policy that would cross a limit is refused by name, the others stay in force.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use netlab_ebpf::abi::Direction;
+
+use super::classes::{ClassIndex, Classes, NameKey, names_of};
+use super::groups::{GroupIndex, Groups, number};
+use super::limits::Limits;
+use super::numbers::{DigestBuilder, Numbers};
+use super::ports::{Atom, PortClasses};
+use super::ruleset::{CompiledPod, Row, Ruleset, Rulesets, Table, TablePort, TableRule};
+use super::scope::Scope;
+use crate::diagnostic::Diagnostic;
+use crate::model::address::AddressBlock;
+use crate::model::cluster::Cluster;
+use crate::model::policy::{PeerMatch, PodSelector, Policies, Policy, Rule};
+use crate::model::port::{PortMatch, PortRange};
+
+/// The outcome of a compilation.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The rulesets of the pods in scope.
+    pub rulesets: Rulesets,
+    /// Policies that were refused for crossing a limit.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Compiles with the default limits and fresh numbers.
+pub fn compile(cluster: &Cluster, policies: &Policies, scope: &Scope) -> Compiled {
+    compile_with(cluster, policies, scope, &Numbers::default(), &Limits::default())
+}
+
+/// Compiles on top of the numbers of an earlier compilation.
+pub fn compile_with(
+    cluster: &Cluster,
+    policies: &Policies,
+    scope: &Scope,
+    numbers: &Numbers,
+    limits: &Limits,
+) -> Compiled {
+    let accepted = Arc::new(policies.clone());
+    let rulesets = build(cluster, &accepted, scope, numbers.clone());
+    if limits.allow(&rulesets) {
+        return Compiled { rulesets, diagnostics: Vec::new() };
+    }
+    limits.refuse(policies, |accepted| build(cluster, &Arc::new(accepted), scope, numbers.clone()))
+}
+
+fn build(cluster: &Cluster, policies: &Arc<Policies>, scope: &Scope, mut numbers: Numbers) -> Rulesets {
+    let names = port_names(policies);
+    let groups = Groups::new(cluster, &names);
+    let in_scope: Vec<GroupIndex> = (0..number(groups.list.len()))
+        .filter(|group| {
+            groups.list[*group as usize].members.iter().any(|member| {
+                let (key, pod) = groups.pods[*member as usize];
+                scope.contains(key, pod)
+            })
+        })
+        .collect();
+    let subjects = Subjects::new(&groups, policies, &in_scope);
+    let peers = Peers::new(policies, &subjects.active);
+    let classes = Classes::new(&groups, &peers.selectors, &peers.blocks, &peers.egress_names);
+    let class_numbers = number_classes(&classes, &peers, &mut numbers);
+
+    let builder = TableBuilder { policies, peers: &peers, classes: &classes, class_numbers: &class_numbers };
+    let mut list: Vec<Ruleset> = Vec::new();
+    let mut tables = Vec::new();
+    let mut ruleset_of_group: BTreeMap<GroupIndex, u32> = BTreeMap::new();
+    for (key, members) in &subjects.classes {
+        let build = |direction, selected: &[u32], numbers: &mut Numbers| {
+            (!selected.is_empty()).then(|| builder.table(direction, selected, &key.own_names, numbers))
+        };
+        let (ingress, ingress_digest) = build(Direction::Ingress, &key.ingress, &mut numbers).unzip();
+        let (egress, egress_digest) = build(Direction::Egress, &key.egress, &mut numbers).unzip();
+        let mut digest = DigestBuilder::default();
+        digest.field(ingress_digest.unwrap_or_default());
+        digest.field(egress_digest.unwrap_or_default());
+        let position = number(list.len());
+        for table in [&ingress, &egress].into_iter().flatten() {
+            tables.push((table.first_entry, position, table.direction));
+        }
+        list.push(Ruleset { id: numbers.ruleset(digest.finish()), ingress, egress });
+        ruleset_of_group.extend(members.iter().map(|group| (*group, position)));
+    }
+    tables.sort_unstable_by_key(|(first, ..)| *first);
+
+    let mut pods = BTreeMap::new();
+    for (group, ruleset) in &ruleset_of_group {
+        for member in &groups.list[*group as usize].members {
+            let (key, pod) = groups.pods[*member as usize];
+            if !scope.contains(key, pod) {
+                continue;
+            }
+            let identity = format!("{key} {}", pod.source.uid.as_deref().unwrap_or_default());
+            pods.insert(
+                key.clone(),
+                CompiledPod {
+                    id: numbers.pod(identity),
+                    addresses: pod.addresses.clone(),
+                    ruleset: *ruleset,
+                },
+            );
+        }
+    }
+    Rulesets { policies: Arc::clone(policies), classes, class_numbers, list, pods, tables, numbers }
+}
+
+/// Every port name that some rule uses.
+fn port_names(policies: &Policies) -> BTreeSet<&str> {
+    policies
+        .list
+        .iter()
+        .flat_map(|policy| policy.ingress.iter().chain(&policy.egress).flatten())
+        .flat_map(|rule| rule.ports.iter().flatten())
+        .filter_map(|port| match &port.matches {
+            PortMatch::Named { name, .. } => Some(&**name),
+            PortMatch::Range { .. } => None,
+        })
+        .collect()
+}
+
+fn rules(policy: &Policy, direction: Direction) -> Option<&[Rule]> {
+    match direction {
+        Direction::Ingress => policy.ingress.as_deref(),
+        Direction::Egress => policy.egress.as_deref(),
+    }
+}
+
+/// What decides which ruleset a pod has.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SubjectKey {
+    ingress: Vec<u32>,
+    egress: Vec<u32>,
+    /// What the names that the ingress rules use resolve to on the pod itself.
+    own_names: Vec<(NameKey, Vec<u16>)>,
+}
+
+/// The subject classes of the pods in scope.
+struct Subjects {
+    /// Policies that act on some pod in scope, per direction (ingress, egress).
+    active: [BTreeSet<u32>; 2],
+    classes: BTreeMap<SubjectKey, Vec<GroupIndex>>,
+}
+
+impl Subjects {
+    fn new(groups: &Groups<'_>, policies: &Policies, in_scope: &[GroupIndex]) -> Self {
+        let mut selecting: HashMap<GroupIndex, Vec<u32>> =
+            in_scope.iter().map(|group| (*group, Vec::new())).collect();
+        for (index, policy) in policies.list.iter().enumerate() {
+            for group in groups.select(&policy.subject) {
+                if let Some(policies) = selecting.get_mut(&group) {
+                    policies.push(number(index));
+                }
+            }
+        }
+        let mut active = [BTreeSet::new(), BTreeSet::new()];
+        let mut classes: BTreeMap<SubjectKey, Vec<GroupIndex>> = BTreeMap::new();
+        for group in in_scope {
+            let acting = |direction| -> Vec<u32> {
+                selecting[group]
+                    .iter()
+                    .copied()
+                    .filter(|index| rules(&policies.list[*index as usize], direction).is_some())
+                    .collect()
+            };
+            let (ingress, egress) = (acting(Direction::Ingress), acting(Direction::Egress));
+            active[0].extend(&ingress);
+            active[1].extend(&egress);
+            let used = names_used(policies, &ingress, Direction::Ingress);
+            let own_names = names_of(&groups.list[*group as usize].named_ports, &used);
+            classes.entry(SubjectKey { ingress, egress, own_names }).or_default().push(*group);
+        }
+        Self { active, classes }
+    }
+}
+
+/// The port names that these policies' rules use in a direction, sorted.
+fn names_used<'a>(
+    policies: &Policies,
+    selected: impl IntoIterator<Item = &'a u32>,
+    direction: Direction,
+) -> Vec<NameKey> {
+    let names: BTreeSet<NameKey> = selected
+        .into_iter()
+        .filter_map(|index| rules(&policies.list[*index as usize], direction))
+        .flatten()
+        .flat_map(|rule| rule.ports.iter().flatten())
+        .filter_map(|port| match &port.matches {
+            PortMatch::Named { protocol, name } => Some((Arc::clone(name), *protocol)),
+            PortMatch::Range { .. } => None,
+        })
+        .collect();
+    names.into_iter().collect()
+}
+
+/// The peers that the active policies name.
+struct Peers<'a> {
+    selectors: Vec<&'a PodSelector>,
+    selector_index: HashMap<&'a PodSelector, u32>,
+    blocks: Vec<&'a AddressBlock>,
+    egress_names: Vec<NameKey>,
+}
+
+impl<'a> Peers<'a> {
+    fn new(policies: &'a Policies, active: &[BTreeSet<u32>; 2]) -> Self {
+        let mut selectors: BTreeSet<&PodSelector> = BTreeSet::new();
+        let mut blocks: BTreeSet<&AddressBlock> = BTreeSet::new();
+        for (direction, active) in [Direction::Ingress, Direction::Egress].into_iter().zip(active) {
+            let rules =
+                active.iter().filter_map(|index| rules(&policies.list[*index as usize], direction)).flatten();
+            for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
+                match &peer.matches {
+                    PeerMatch::Pods(selector) => _ = selectors.insert(selector),
+                    PeerMatch::Block(block) => _ = blocks.insert(block),
+                }
+            }
+        }
+        let selectors: Vec<_> = selectors.into_iter().collect();
+        let selector_index =
+            selectors.iter().enumerate().map(|(index, selector)| (*selector, number(index))).collect();
+        Self {
+            selectors,
+            selector_index,
+            blocks: blocks.into_iter().collect(),
+            egress_names: names_used(policies, &active[1], Direction::Egress),
+        }
+    }
+}
+
+fn number_classes(classes: &Classes, peers: &Peers<'_>, numbers: &mut Numbers) -> Vec<u32> {
+    let selectors: Vec<String> = peers
+        .selectors
+        .iter()
+        .map(|selector| {
+            let mut digest = DigestBuilder::default();
+            digest.field(format!("{selector:?}"));
+            digest.finish()
+        })
+        .collect();
+    classes
+        .list
+        .iter()
+        .map(|class| {
+            let mut digest = DigestBuilder::default();
+            digest.field(classes.prefixes.list[class.prefix as usize].to_string());
+            if let Some(pod) = &class.pod {
+                digest.field("pod");
+                for selector in &pod.selectors {
+                    digest.field(&selectors[*selector as usize]);
+                }
+                for ((name, protocol), ports) in &pod.names {
+                    digest.field(format!("{name} {protocol} {ports:?}"));
+                }
+            }
+            numbers.class(digest.finish())
+        })
+        .collect()
+}
+
+struct TableBuilder<'a> {
+    policies: &'a Policies,
+    peers: &'a Peers<'a>,
+    classes: &'a Classes,
+    class_numbers: &'a [u32],
+}
+
+impl TableBuilder<'_> {
+    fn table(
+        &self,
+        direction: Direction,
+        selected: &[u32],
+        own_names: &[(NameKey, Vec<u16>)],
+        numbers: &mut Numbers,
+    ) -> (Table, String) {
+        let (own_names, names) = match direction {
+            Direction::Ingress => (own_names, Vec::new()),
+            Direction::Egress => (&[][..], names_used(self.policies, selected, direction)),
+        };
+        let sources: Vec<(u32, u32, &Rule)> = selected
+            .iter()
+            .flat_map(|policy| {
+                let rules = rules(&self.policies.list[*policy as usize], direction).unwrap_or_default();
+                rules.iter().enumerate().map(|(rule, source)| (*policy, number(rule), source))
+            })
+            .collect();
+        let atoms = self.atoms(&sources, own_names, &names);
+        let rules = sources
+            .iter()
+            .map(|(policy, rule, source)| TableRule {
+                policy: *policy,
+                rule: *rule,
+                ports: source.ports.as_ref().map(|ports| {
+                    ports
+                        .iter()
+                        .map(|port| table_port(&port.matches, direction, own_names, &names, &atoms))
+                        .collect()
+                }),
+            })
+            .collect();
+        let mut table = Table {
+            direction,
+            first_entry: 0,
+            isolated_by: selected.to_vec(),
+            rules,
+            ports: PortClasses::new(&atoms),
+            rows: Vec::new(),
+            row_of: Vec::new(),
+        };
+        self.fill_rows(&mut table, &sources, &names, &atoms);
+        let digest = self.digest(&table);
+        let count = number(table.rows.len() * table.ports.list.len());
+        table.first_entry = numbers.entries(digest.clone(), count);
+        (table, digest)
+    }
+
+    /// Every range that a rule names and every number that one of its port names may stand for; sorted.
+    fn atoms(
+        &self,
+        sources: &[(u32, u32, &Rule)],
+        own_names: &[(NameKey, Vec<u16>)],
+        peer_names: &[NameKey],
+    ) -> Vec<Atom> {
+        let mut atoms: BTreeSet<Atom> = BTreeSet::new();
+        for port in sources.iter().flat_map(|(_, _, rule)| rule.ports.iter().flatten()) {
+            if let PortMatch::Range { protocol, range } = port.matches {
+                atoms.insert((protocol, range));
+            }
+        }
+        let of_peers = self
+            .classes
+            .list
+            .iter()
+            .filter_map(|class| class.pod.as_ref())
+            .flat_map(|pod| &pod.names)
+            .filter(|(name, _)| peer_names.binary_search(name).is_ok());
+        for ((_, protocol), ports) in of_peers.chain(own_names) {
+            atoms.extend(ports.iter().map(|port| (*protocol, PortRange::single(*port))));
+        }
+        atoms.into_iter().collect()
+    }
+
+    fn fill_rows(&self, table: &mut Table, sources: &[(u32, u32, &Rule)], names: &[NameKey], atoms: &[Atom]) {
+        let mut everywhere: Vec<(u32, Option<u32>)> = Vec::new();
+        let mut by_class: BTreeMap<ClassIndex, Vec<(u32, Option<u32>)>> = BTreeMap::new();
+        for (index, (_, _, rule)) in sources.iter().enumerate() {
+            let Some(peers) = &rule.peers else {
+                everywhere.push((number(index), None));
+                continue;
+            };
+            for (position, peer) in peers.iter().enumerate() {
+                let of_block;
+                let classes = match &peer.matches {
+                    PeerMatch::Pods(selector) => {
+                        self.classes.of_selector(self.peers.selector_index[selector])
+                    }
+                    PeerMatch::Block(block) => {
+                        of_block = self.classes.of_block(block);
+                        &of_block
+                    }
+                };
+                for class in classes {
+                    by_class.entry(*class).or_default().push((number(index), Some(number(position))));
+                }
+            }
+        }
+        if everywhere.iter().any(|(rule, _)| uses_peer_names(&table.rules[*rule as usize])) {
+            // Such a rule tells pods apart by what they call their ports, so every pod needs a look.
+            for (class, content) in self.classes.list.iter().enumerate() {
+                if content.pod.as_ref().is_some_and(|pod| !pod.names.is_empty()) {
+                    by_class.entry(number(class)).or_default();
+                }
+            }
+        }
+        let default = Row { matches: everywhere.clone(), names: Vec::new() };
+        let mut interned: HashMap<Row, u32> = HashMap::from([(default.clone(), 0)]);
+        table.rows.push(default);
+        for (class, specific) in by_class {
+            let mut matches = everywhere.clone();
+            matches.extend(specific);
+            matches.sort_unstable();
+            let used: BTreeSet<u32> = matches
+                .iter()
+                .flat_map(|(rule, _)| table.rules[*rule as usize].ports.iter().flatten())
+                .filter_map(|port| match port {
+                    TablePort::PeerName(name) => Some(*name),
+                    TablePort::Atoms(_) => None,
+                })
+                .collect();
+            let names =
+                used.into_iter().filter_map(|name| self.resolved(class, name, names, atoms)).collect();
+            let row = Row { matches, names };
+            let next = number(table.rows.len());
+            let position = *interned.entry(row.clone()).or_insert(next);
+            if position == next {
+                table.rows.push(row);
+            }
+            if position != 0 {
+                table.row_of.push((class, position));
+            }
+        }
+    }
+
+    /// The atoms of the numbers behind one of the table's names, on the pods of a class.
+    fn resolved(
+        &self,
+        class: ClassIndex,
+        name: u32,
+        names: &[NameKey],
+        atoms: &[Atom],
+    ) -> Option<(u32, Vec<u32>)> {
+        let key = &names[name as usize];
+        let pod = self.classes.list[class as usize].pod.as_ref()?;
+        let (_, ports) = pod.names.iter().find(|(known, _)| known == key)?;
+        Some((name, singles(key, ports, atoms)))
+    }
+
+    /// Over everything that the table's answers and citations depend on.
+    fn digest(&self, table: &Table) -> String {
+        let mut digest = DigestBuilder::default();
+        digest.number(table.direction as u32);
+        for policy in &table.isolated_by {
+            digest.field(self.policies.list[*policy as usize].id.to_string());
+        }
+        for rule in &table.rules {
+            digest.field(self.policies.list[rule.policy as usize].id.to_string());
+            digest.number(rule.rule);
+            digest.field(format!("{:?}", rule.ports));
+        }
+        for class in &table.ports.list {
+            digest.field(format!("{class:?}"));
+        }
+        for row in &table.rows {
+            digest.field(format!("{row:?}"));
+        }
+        let mut members: Vec<(u32, u32)> = (0..number(self.class_numbers.len()))
+            .map(|class| (self.class_numbers[class as usize], table.row(class)))
+            .collect();
+        members.sort_unstable();
+        for (class, row) in members {
+            digest.number(class);
+            digest.number(row);
+        }
+        digest.finish()
+    }
+}
+
+fn uses_peer_names(rule: &TableRule) -> bool {
+    rule.ports.iter().flatten().any(|port| matches!(port, TablePort::PeerName(_)))
+}
+
+fn table_port(
+    port: &PortMatch,
+    direction: Direction,
+    own_names: &[(NameKey, Vec<u16>)],
+    peer_names: &[NameKey],
+    atoms: &[Atom],
+) -> TablePort {
+    match port {
+        PortMatch::Range { protocol, range } => {
+            TablePort::Atoms(atoms.binary_search(&(*protocol, *range)).map(number).into_iter().collect())
+        }
+        PortMatch::Named { protocol, name } => {
+            let key = (Arc::clone(name), *protocol);
+            match direction {
+                Direction::Egress => {
+                    TablePort::PeerName(number(peer_names.binary_search(&key).unwrap_or(usize::MAX)))
+                }
+                Direction::Ingress => {
+                    let own = own_names.iter().find(|(known, _)| *known == key);
+                    TablePort::Atoms(own.map(|(_, ports)| singles(&key, ports, atoms)).unwrap_or_default())
+                }
+            }
+        }
+    }
+}
+
+/// The atoms of single ports.
+fn singles((_, protocol): &NameKey, ports: &[u16], atoms: &[Atom]) -> Vec<u32> {
+    ports
+        .iter()
+        .filter_map(|port| atoms.binary_search(&(*protocol, PortRange::single(*port))).ok().map(number))
+        .collect()
+}

@@ -1,0 +1,278 @@
+//! One question, answered from the compiled tables, with reasons.
+//!
+//! Invariant: the verdict is the engine's, run over the bytes that the kernel would hold; reasons are read back
+//! from the entries that decided. Where pairs of one question differ, the verdict is `mixed` and says how; where
+//! the API leaves it open, it is `undefined` and says why. Nothing is guessed.
+
+use std::net::IpAddr;
+
+use netlab_ebpf::reason::{Reason, Tier};
+use serde::Serialize;
+
+use super::change::Verdict;
+use super::image::ImageError;
+use super::near_miss::{NearMiss, near_misses};
+use super::provenance::{PolicyRef, RuleRef};
+use super::query::{End, Pair, Query, pairs, policed_pod};
+use super::ruleset::Rulesets;
+use super::trial::{HopVerdict, Trial};
+use crate::model::cluster::Cluster;
+
+/// The verdict of a whole question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Every pair passes.
+    Allow,
+    /// No pair passes.
+    Deny,
+    /// It differs by endpoint or by address family.
+    Mixed,
+    /// The API does not say, or there was nothing to ask.
+    Undefined,
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Mixed => "mixed",
+            Self::Undefined => "undefined",
+        })
+    }
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::Allow,
+            Verdict::Deny => Self::Deny,
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Evaluation {
+    /// All pairs taken together.
+    pub verdict: Outcome,
+    /// The source's side, of the pair that is shown first: a denied one if there is one.
+    pub egress: Side,
+    /// The destination's side of the same pair.
+    pub ingress: Side,
+    /// Every pair, in order.
+    pub pairs: Vec<PairEvaluation>,
+    /// What the verdict depends on beyond policy, or why it is undefined; one line each.
+    pub notes: Vec<String>,
+}
+
+/// The answer for one concrete packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PairEvaluation {
+    /// Who opens.
+    pub from: String,
+    /// To whom.
+    pub to: String,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port; 0 where the protocol has none.
+    pub port: u16,
+    /// Both sides together.
+    pub verdict: Verdict,
+    /// The source's side.
+    pub egress: Side,
+    /// The destination's side.
+    pub ingress: Side,
+}
+
+/// One side of a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    /// What this side says.
+    pub verdict: Verdict,
+    /// Who decided.
+    pub tier: TierName,
+    /// The rule that admits, if one does.
+    pub rule: Option<RuleRef>,
+    /// The policies that isolate this side.
+    pub isolated_by: Vec<PolicyRef>,
+    /// For a default deny: the rules that came closest.
+    pub near_misses: Vec<NearMiss>,
+    /// Other rules that match too.
+    pub losers: Vec<RuleRef>,
+    /// The deciding entry; `None` where no hook is.
+    pub entry: Option<u32>,
+    /// In words, when no rule decided.
+    pub reason: String,
+}
+
+/// `admin`, `networkPolicy`, `baseline`, `default` or `exempt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TierName {
+    /// See [`Tier::Admin`].
+    Admin,
+    /// See [`Tier::NetworkPolicy`].
+    NetworkPolicy,
+    /// See [`Tier::Baseline`].
+    Baseline,
+    /// See [`Tier::Default`].
+    Default,
+    /// See [`Tier::Exempt`].
+    Exempt,
+}
+
+impl From<Tier> for TierName {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Admin => Self::Admin,
+            Tier::NetworkPolicy => Self::NetworkPolicy,
+            Tier::Baseline => Self::Baseline,
+            Tier::Default => Self::Default,
+            Tier::Exempt => Self::Exempt,
+        }
+    }
+}
+
+/// Answers a question. The pods that it names must be in the rulesets' scope.
+///
+/// # Errors
+/// [`ImageError`] when the tables cannot be encoded.
+pub fn evaluate(cluster: &Cluster, rulesets: &Rulesets, query: &Query) -> Result<Evaluation, ImageError> {
+    let trial = Trial::new(rulesets)?;
+    let (pairs, mut notes) = pairs(cluster, query);
+    let answers: Vec<PairEvaluation> =
+        pairs.iter().map(|pair| pair_evaluation(cluster, rulesets, &trial, pair)).collect();
+    let mut verdicts: Vec<Verdict> = answers.iter().map(|answer| answer.verdict).collect();
+    verdicts.sort_unstable();
+    verdicts.dedup();
+    let verdict = match verdicts.as_slice() {
+        [] => Outcome::Undefined,
+        [verdict] if notes.is_empty() => (*verdict).into(),
+        _ => Outcome::Mixed,
+    };
+    notes.extend(dependencies(cluster, &pairs));
+    let shown = answers.iter().find(|answer| answer.verdict == Verdict::Deny).or(answers.first());
+    let (egress, ingress) = shown.map_or_else(
+        || (no_hook("nothing could be asked"), no_hook("nothing could be asked")),
+        |answer| (answer.egress.clone(), answer.ingress.clone()),
+    );
+    Ok(Evaluation { verdict, egress, ingress, pairs: answers, notes })
+}
+
+fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: &Pair) -> PairEvaluation {
+    let [egress, ingress] = trial.hops(cluster, pair);
+    let egress = egress
+        .map_or_else(|| no_hook("no pod that policies select"), |hop| side(cluster, rulesets, pair, hop));
+    let ingress = ingress
+        .map_or_else(|| no_hook("no pod that policies select"), |hop| side(cluster, rulesets, pair, hop));
+    PairEvaluation {
+        from: pair.from.to_string(),
+        to: pair.to.to_string(),
+        source: pair.tuple.source,
+        destination: pair.tuple.destination,
+        port: pair.tuple.destination_port,
+        verdict: egress.verdict.max(ingress.verdict),
+        egress,
+        ingress,
+    }
+}
+
+/// The reasons behind what a hook decided.
+pub fn side(cluster: &Cluster, rulesets: &Rulesets, pair: &Pair, hop: HopVerdict) -> Side {
+    use netlab_ebpf::abi::Direction;
+    let Some(citation) = rulesets.cite(hop.entry) else {
+        return Side {
+            verdict: hop.verdict,
+            entry: Some(hop.entry),
+            ..no_hook("an entry of another compilation")
+        };
+    };
+    let (subject, peer) = match hop.direction {
+        Direction::Ingress => (&pair.to, &pair.from),
+        Direction::Egress => (&pair.from, &pair.to),
+    };
+    let default_deny =
+        hop.verdict == Verdict::Deny && citation.rule.is_none() && citation.reason == Reason::Row;
+    let near_misses = if default_deny {
+        let isolating = match policed_pod(cluster, subject) {
+            Some(key) => rulesets.isolating(&key, hop.direction),
+            None => Vec::new(),
+        };
+        near_misses(cluster, &isolating, hop.direction, peer, subject, &pair.tuple)
+    } else {
+        Vec::new()
+    };
+    let reason = match (&citation.rule, default_deny) {
+        (Some(_), _) => String::new(),
+        (None, true) => "default deny: isolated, and no rule admits".to_owned(),
+        (None, false) => hop.reason_words(),
+    };
+    Side {
+        verdict: hop.verdict,
+        tier: citation.tier.into(),
+        rule: citation.rule,
+        isolated_by: citation.isolated_by,
+        near_misses,
+        losers: citation.losers,
+        entry: Some(hop.entry),
+        reason,
+    }
+}
+
+impl HopVerdict {
+    /// What decided, in words, when it was no rule.
+    fn reason_words(&self) -> String {
+        let reason = match self.reason {
+            Reason::Row => Reason::from_entry(self.entry).unwrap_or(Reason::Row),
+            built_in => built_in,
+        };
+        reason.describe().to_owned()
+    }
+}
+
+/// A side at which nothing is enforced.
+fn no_hook(reason: &str) -> Side {
+    Side {
+        verdict: Verdict::Allow,
+        tier: TierName::Default,
+        rule: None,
+        isolated_by: Vec::new(),
+        near_misses: Vec::new(),
+        losers: Vec::new(),
+        entry: None,
+        reason: reason.to_owned(),
+    }
+}
+
+/// What else the verdict rests on, where the API leaves room.
+fn dependencies(cluster: &Cluster, pairs: &[Pair]) -> Vec<String> {
+    let mut notes = std::collections::BTreeSet::new();
+    for pair in pairs {
+        for (end, peer_as_destination) in [(&pair.from, Some(&pair.to)), (&pair.to, None)] {
+            let End::Pod(key) = end else { continue };
+            let Some(pod) = cluster.pods.get(key) else { continue };
+            if pod.host_network {
+                notes.insert(format!("{key} uses its node's network: policies see the node, not the pod"));
+            }
+            if pod.terminal {
+                notes.insert(format!("{key} has finished: it is neither subject nor peer"));
+            }
+            if let Some(End::Node(node)) = peer_as_destination
+                && pod.node.as_ref() == Some(node)
+                && pod.is_policed()
+            {
+                notes.insert(format!(
+                    "{key} -> its own node {node}: the API leaves open whether egress policy applies; here it does"
+                ));
+            }
+        }
+    }
+    notes.into_iter().collect()
+}
