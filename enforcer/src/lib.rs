@@ -4,3 +4,4 @@
 //! what is in force is read back. Invariant: nothing here knows Kubernetes wire types or decides a policy.
 
 pub mod backend;
+pub mod prove;

@@ -101,7 +101,10 @@ fn the_bottom_depends_on_nothing_on_the_host() {
         .iter()
         .filter(|dependency| dependency.kind == DependencyKind::Normal)
         .filter(|dependency| {
-            dependency.target.as_ref().is_none_or(|target| !target.to_string().contains("target_arch = \"bpf\""))
+            dependency
+                .target
+                .as_ref()
+                .is_none_or(|target| !target.to_string().contains("target_arch = \"bpf\""))
         })
         .map(|dependency| dependency.name.clone())
         .collect();

@@ -120,7 +120,8 @@ fn only_public_hosts_are_named() {
 fn no_path_of_one_machine() {
     let mut offenders = Vec::new();
     for (path, text) in files(&["rs", "md", "toml", "yaml", "json", "run"]) {
-        let private = [concat!("/wo", "rk/"), concat!("/ro", "ot/."), concat!("/ho", "me/"), concat!("/fa", "rm/")];
+        let private =
+            [concat!("/wo", "rk/"), concat!("/ro", "ot/."), concat!("/ho", "me/"), concat!("/fa", "rm/")];
         offenders.extend(lines(&path, &text, |line| private.iter().any(|place| line.contains(place))));
     }
     none("no path that exists on one machine only", &offenders);

@@ -52,7 +52,9 @@ fn libraries_do_not_print() {
         }
         offenders.extend(lines(&path, shipped(&path, &text), |line| {
             !is_comment(line)
-                && ["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!("].iter().any(|m| line.contains(m))
+                && ["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!("]
+                    .iter()
+                    .any(|m| line.contains(m))
         }));
     }
     none("only the command prints", &offenders);
@@ -97,7 +99,8 @@ fn unsafe_is_rare_and_explained() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let words = [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("FIX", "ME"), concat!("X", "XX")];
+    let words =
+        [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("FIX", "ME"), concat!("X", "XX")];
     let mut offenders = Vec::new();
     for (path, text) in rust() {
         offenders.extend(lines(&path, &text, |line| {
