@@ -1,1 +1,23 @@
-//! placeholder
+//! A cluster as network namespaces: nodes, pods, the fabric between them, and traffic among them.
+//!
+//! A [`Plan`] is worked out from a cluster without touching anything; [`Lab::build`] makes it, [`print()`] writes
+//! it down as the commands a person would type. [`traffic`] sends one packet and says what became of it.
+//! [`named`] keeps a lab alive after its maker has gone.
+//!
+//! Invariant: a lab is held by file descriptors alone. It has no names in `/run/netns`, no mounts, no links
+//! outside its own namespaces, so it vanishes with the process that holds it, whatever way that process ends.
+//! Knows nothing of policies, BPF or nftables.
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "every error names its own cause; a section per function would repeat the type"
+)]
+
+pub mod error;
+pub mod place;
+pub mod plan;
+pub mod topology;
+
+pub use error::LabError;
+pub use place::Place;
+pub use plan::{Plan, PlanError, Selection};
+pub use topology::{HostInterface, Lab};

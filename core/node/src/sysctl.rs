@@ -7,10 +7,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::NodeError;
 
 /// One assignment below `net`, in slashes: `ipv4/ip_forward`. (Dots are ambiguous: interface names hold them.)
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sysctl {
     /// Path below `/proc/sys/net`.
     pub name: String,

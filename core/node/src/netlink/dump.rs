@@ -29,6 +29,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// Administratively up.
     pub up: bool,
+    /// Has carrier and may send (`IFF_RUNNING`).
+    pub running: bool,
     /// `IFLA_LINK`: the other end of a veth, by its index in *its* namespace.
     pub peer_index: Option<u32>,
     /// `IFLA_LINK_NETNSID`: the id of the other end's namespace, when it is another one.
@@ -138,6 +140,7 @@ fn read_link(answer: &RouteNetlinkMessage) -> Option<Link> {
         name: String::new(),
         mac: None,
         up: message.header.flags.contains(LinkFlags::Up),
+        running: message.header.flags.contains(LinkFlags::Running),
         peer_index: None,
         peer_netns_id: None,
     };

@@ -23,9 +23,10 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use serde::{Deserialize, Serialize};
 
 /// A hardware address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mac(pub [u8; 6]);
 
 impl std::fmt::Display for Mac {
@@ -47,7 +48,7 @@ pub struct VethEnd<'a> {
 }
 
 /// Where an address or a route is valid (`enum rt_scope_t`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
     /// Everywhere.
     #[default]
