@@ -5,7 +5,9 @@
 //! it helps to test. Like the rest of the crate it is pure: texts and random numbers are passed in.
 
 pub mod case;
+pub mod generate;
 pub mod manifest;
+pub mod minimise;
 pub mod query;
 pub mod upstream;
 

@@ -3,3 +3,4 @@
 mod e2e;
 mod oracle_boundary;
 mod oracle_cases;
+mod oracle_generator;
