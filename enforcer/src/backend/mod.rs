@@ -4,3 +4,4 @@
 //! through JSON; none knows a policy, only the tables of a [`netlab_plugin::contract::Change`].
 
 pub mod dry_run;
+pub mod nft;

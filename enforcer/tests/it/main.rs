@@ -1,3 +1,5 @@
 //! Integration tests of the enforcer: one binary.
+#![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod backend_contract;
+mod backend_site;
