@@ -4,12 +4,13 @@
 //! [`Severity::Error`] means that its object was left out, so the run is incomplete.
 
 pub mod catalog;
+pub mod code;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::model::source::Position;
+use crate::model::source::{Position, Source};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -68,4 +69,72 @@ pub struct Diagnostic {
     /// What to do, one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error: the object was left out.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(code, Severity::Error, message)
+    }
+
+    /// A warning: the object stands, but probably does not mean what was intended.
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(code, Severity::Warning, message)
+    }
+
+    /// A note.
+    pub fn note(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(code, Severity::Note, message)
+    }
+
+    fn new(code: &'static str, severity: Severity, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self {
+            file: None,
+            position: None,
+            code,
+            severity,
+            object: None,
+            path: String::new(),
+            message,
+            hint: None,
+        }
+    }
+
+    /// With a place in the file.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// With the file's name.
+    #[must_use]
+    pub fn in_file(mut self, file: &Arc<str>) -> Self {
+        self.file = Some(Arc::clone(file));
+        self
+    }
+
+    /// With the place of a field, as the source knows it.
+    #[must_use]
+    pub fn at_path(mut self, source: &Source, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self.file.clone_from(&source.file);
+        self.position = source.locate(&self.path);
+        self
+    }
+
+    /// About an object.
+    #[must_use]
+    pub fn about(mut self, object: &ObjectRef) -> Self {
+        self.object = Some(object.clone());
+        self
+    }
+
+    /// With what to do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
 }

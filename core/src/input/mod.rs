@@ -1,13 +1,30 @@
 //! From text to the model: documents in, everything that could be understood and every reason why not out.
+//!
+//! The way is [`yaml`] (text to trees), [`gather`] (trees to wire structs by kind), [`assemble`] (wire structs to
+//! the model, through [`validate`]). Invariant: no object disappears in silence. It is read, or counted in
+//! [`Loaded::skipped`], or a diagnostic names it.
 
+mod assemble;
+pub mod budget;
+mod decode;
+mod gather;
+mod kinds;
+mod network;
+mod node;
+pub mod objects;
+mod validate;
 pub mod wire;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity, code};
 use crate::model::cluster::Cluster;
 use crate::model::policy::Policies;
+use crate::model::source::Position;
+pub use assemble::assemble;
+pub use budget::Budget;
 
 /// A text with a name: a file, or standard input.
 #[derive(Clone, Debug)]
@@ -16,6 +33,28 @@ pub struct Document {
     pub name: Arc<str>,
     /// YAML (any number of documents) or JSON.
     pub text: Arc<str>,
+}
+
+impl Document {
+    /// A document from the bytes of a file; an error when they are not UTF-8.
+    pub fn from_bytes(name: impl Into<Arc<str>>, bytes: Vec<u8>) -> Result<Self, Diagnostic> {
+        let name = name.into();
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self { name, text: text.into() }),
+            Err(error) => {
+                let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+                let good = String::from_utf8_lossy(good);
+                let count = |number: usize| u32::try_from(number + 1).unwrap_or(u32::MAX);
+                let line = count(good.bytes().filter(|byte| *byte == b'\n').count());
+                let column = count(good.rsplit('\n').next().unwrap_or_default().chars().count());
+                let problem = Diagnostic::error(code::NOT_UTF8, "the text is not UTF-8 from here on");
+                Err(problem
+                    .at(Position { line, column })
+                    .in_file(&name)
+                    .with_hint("save it as UTF-8; the whole file is left out"))
+            }
+        }
+    }
 }
 
 /// The objects as written, pods that workloads stamp included: what the oracle reads.
@@ -42,6 +81,44 @@ pub struct Loaded {
     pub wire: WireObjects,
     /// What was wrong, sorted by place.
     pub diagnostics: Vec<Diagnostic>,
+    /// Objects of kinds that cannot matter here, by kind.
+    pub skipped: BTreeMap<String, usize>,
     /// The texts by name, to quote lines from.
     pub texts: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Loaded {
+    /// True when nothing that was given had to be left out.
+    pub fn is_complete(&self) -> bool {
+        self.diagnostics.iter().all(|diagnostic| diagnostic.severity != Severity::Error)
+    }
+}
+
+/// Reads texts into a cluster and its policies.
+pub fn load(documents: impl IntoIterator<Item = Document>, budget: &Budget) -> Loaded {
+    let mut gathered = gather::Gathered::default();
+    let mut texts = BTreeMap::new();
+    let mut total = 0_usize;
+    for Document { name, text } in documents {
+        total = total.saturating_add(text.len());
+        if total > budget.total_bytes {
+            let message = format!("more than {} bytes of text in all", budget.total_bytes);
+            let problem = Diagnostic::error(code::TEXT_TOO_LARGE, message).in_file(&name);
+            gathered.diagnostics.push(problem.with_hint("this file is left out: load fewer at once"));
+            continue;
+        }
+        for parsed in yaml::read(&text, budget) {
+            match parsed {
+                Ok(parsed) => gathered.document(&name, &parsed),
+                Err(problem) => gathered.diagnostics.push(problem.in_file(&name)),
+            }
+        }
+        texts.insert(name, text);
+    }
+    let gather::Gathered { objects, mut networks, mut diagnostics, skipped } = gathered;
+    let mut loaded = assemble(objects);
+    diagnostics.append(&mut loaded.diagnostics);
+    diagnostics.extend(network::judge(&mut networks, &loaded.cluster.namespaces));
+    diagnostics.sort();
+    Loaded { diagnostics, skipped, texts, ..loaded }
 }

@@ -83,6 +83,8 @@ pub struct Pod {
     pub ports: Vec<ContainerPort>,
     /// The top-most workload that stamped it.
     pub owner: Option<WorkloadRef>,
+    /// The controller that its `ownerReferences` name: a Deployment's ReplicaSet, a CronJob's Job.
+    pub controller: Option<WorkloadRef>,
     /// Where it (or the workload that stamps it) was written.
     pub source: Source,
 }

@@ -1,6 +1,8 @@
 //! What users of the library see, one topic per file.
 
 mod e2e;
+mod input_cases;
+mod input_files;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;

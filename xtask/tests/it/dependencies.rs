@@ -32,6 +32,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("k8s-openapi", &[]),
     ("kube", &[]),
     ("libloading", &[]),
+    ("granit-parser", &["netlab-core"]),
     ("serde-saphyr", &["netlab-core"]),
     ("tokio", &[]),
 ];

@@ -7,3 +7,5 @@
 pub mod core_v1;
 pub mod meta;
 pub mod network_policy;
+pub mod service;
+pub mod workload;

@@ -1,5 +1,6 @@
 //! `networking.k8s.io/v1 NetworkPolicy`.
 
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::meta::{LabelSelector, ObjectMeta, Unknown};
@@ -123,11 +124,41 @@ pub struct Port {
 }
 
 /// `IntOrString`: a quoted number is a string.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum IntOrString {
     /// A number.
     Int(i64),
     /// A name.
     String(String),
+}
+
+impl<'de> Deserialize<'de> for IntOrString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = IntOrString;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number or a name")
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<IntOrString, E> {
+                Ok(IntOrString::Int(value))
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<IntOrString, E> {
+                i64::try_from(value)
+                    .map(IntOrString::Int)
+                    .map_err(|_| E::invalid_type(Unexpected::Unsigned(value), &self))
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<IntOrString, E> {
+                Ok(IntOrString::String(value.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
 }

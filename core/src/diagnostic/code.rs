@@ -1,0 +1,85 @@
+//! The codes, by name. A code never changes its meaning; one that is no longer used is not given away again.
+//!
+//! NL01xx: text. NL02xx: objects and their fields. NL03xx: findings about policies that are valid.
+
+/// Not YAML, or not JSON.
+pub const SYNTAX: &str = "NL0101";
+/// A document that is no Kubernetes object.
+pub const NOT_AN_OBJECT: &str = "NL0102";
+/// A text larger than the budget.
+pub const TEXT_TOO_LARGE: &str = "NL0103";
+/// Values nested deeper than the budget.
+pub const TOO_DEEP: &str = "NL0104";
+/// More values than the budget.
+pub const TOO_MANY_VALUES: &str = "NL0105";
+/// Aliases that copy more than the budget.
+pub const TOO_MANY_ALIASES: &str = "NL0106";
+/// An anchor that contains its own alias.
+pub const ANCHOR_CYCLE: &str = "NL0107";
+/// A key that stands twice in one mapping.
+pub const DOUBLED_KEY: &str = "NL0108";
+/// A key that is not a string, or is not read as the one written.
+pub const KEY_NOT_STRING: &str = "NL0109";
+/// A NUL or another control character.
+pub const CONTROL_CHARACTER: &str = "NL0110";
+/// Bytes that are not UTF-8.
+pub const NOT_UTF8: &str = "NL0111";
+
+/// A field of another type than the API's.
+pub const WRONG_TYPE: &str = "NL0201";
+/// A field that the API does not have.
+pub const UNKNOWN_FIELD: &str = "NL0202";
+/// A kind under an apiVersion that does not have it.
+pub const WRONG_API_VERSION: &str = "NL0203";
+/// A kind that looks like one of ours, misspelt.
+pub const UNKNOWN_KIND: &str = "NL0204";
+/// Two objects of one kind, namespace and name.
+pub const DUPLICATE_OBJECT: &str = "NL0205";
+/// A missing or invalid name or namespace.
+pub const INVALID_NAME: &str = "NL0206";
+/// A policy kind that would change the answer and is not understood.
+pub const POLICY_KIND_NOT_UNDERSTOOD: &str = "NL0207";
+/// Another vendor's policy kind.
+pub const VENDOR_POLICY: &str = "NL0208";
+/// An object that changes which network a pod is on.
+pub const NETWORK_NOT_MODELLED: &str = "NL0209";
+/// Such an object that contradicts itself or its namespace.
+pub const NETWORK_INVALID: &str = "NL0210";
+/// A peer that names nobody.
+pub const PEER_EMPTY: &str = "NL0211";
+/// An `ipBlock` beside selectors.
+pub const PEER_MIXED: &str = "NL0212";
+/// Not a CIDR.
+pub const INVALID_CIDR: &str = "NL0213";
+/// A CIDR with host bits.
+pub const CIDR_HOST_BITS: &str = "NL0214";
+/// An exception that is not inside its block.
+pub const EXCEPT_OUTSIDE: &str = "NL0215";
+/// Not TCP, UDP or SCTP.
+pub const INVALID_PROTOCOL: &str = "NL0216";
+/// Not a port number or a port name.
+pub const INVALID_PORT: &str = "NL0217";
+/// An `endPort` that makes no range.
+pub const INVALID_END_PORT: &str = "NL0218";
+/// Not a policy type, or too many.
+pub const INVALID_POLICY_TYPE: &str = "NL0219";
+/// A policy type written twice.
+pub const DOUBLED_POLICY_TYPE: &str = "NL0220";
+/// A label selector that the API refuses.
+pub const INVALID_SELECTOR: &str = "NL0221";
+/// A port name towards addresses that have no names.
+pub const PORT_NAME_FOR_BLOCK: &str = "NL0222";
+/// A list element that is null.
+pub const NULL_ELEMENT: &str = "NL0223";
+/// A policy without `spec`.
+pub const NO_SPEC: &str = "NL0224";
+/// An address, port or CIDR of a cluster object that cannot be read.
+pub const INVALID_ADDRESS: &str = "NL0225";
+/// A selector that depends on labels of a namespace that was not given.
+pub const NAMESPACE_LABELS_UNKNOWN: &str = "NL0226";
+/// Two pods with one address.
+pub const SHARED_ADDRESS: &str = "NL0227";
+/// A block that contains addresses which netlab chose.
+pub const BLOCK_MEETS_CHOSEN_ADDRESS: &str = "NL0228";
+/// A workload without a pod template.
+pub const NO_POD_TEMPLATE: &str = "NL0229";

@@ -1,0 +1,164 @@
+//! What can only be said about a policy or a pod with the whole cluster in view.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::NAMESPACE_NAME;
+use super::pod::Pods;
+use crate::diagnostic::{Diagnostic, ObjectRef, code};
+use crate::model::address::AddressBlock;
+use crate::model::cluster::{Cluster, ObjectKey};
+use crate::model::policy::{NamespaceScope, PeerMatch, Policy, Rule};
+use crate::model::port::{PortMatch, Protocol};
+
+/// Running pods that claim one address: whose it is decides verdicts.
+pub(super) fn shared_addresses(pods: &Pods, diagnostics: &mut Vec<Diagnostic>) {
+    let mut owners: BTreeMap<IpAddr, &ObjectKey> = BTreeMap::new();
+    for (key, pod) in pods.iter().filter(|(_, pod)| pod.model.is_policed()) {
+        for address in &pod.model.addresses {
+            if let Some(first) = owners.insert(*address, key) {
+                let object = ObjectRef {
+                    kind: "Pod".to_owned(),
+                    namespace: Some(key.namespace.clone()),
+                    name: key.name.clone(),
+                };
+                let message = format!("{first} has the address {address} too");
+                let diagnostic = Diagnostic::warning(code::SHARED_ADDRESS, message)
+                    .with_hint("is one of them gone? Verdicts for the address depend on whose it is");
+                diagnostics.push(diagnostic.about(&object).at_path(&pod.model.source, "status.podIP"));
+            }
+        }
+    }
+}
+
+/// The cluster, prepared for questions that every policy asks.
+pub(super) struct Surroundings {
+    /// Namespaces without an object, so without known labels.
+    undeclared: Vec<String>,
+    /// Addresses that netlab chose, sorted.
+    chosen: Vec<IpAddr>,
+    /// Names that pods give their ports.
+    port_names: std::collections::BTreeSet<(Protocol, Arc<str>)>,
+}
+
+impl Surroundings {
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let undeclared = cluster
+            .namespaces
+            .iter()
+            .filter(|(_, namespace)| !namespace.declared)
+            .map(|(name, _)| name.clone());
+        let policed = || cluster.pods.values().filter(|pod| pod.is_policed());
+        let mut chosen: Vec<IpAddr> = policed()
+            .filter(|pod| pod.synthetic_addresses)
+            .flat_map(|pod| pod.addresses.iter().copied())
+            .collect();
+        chosen.sort_unstable();
+        let ports = policed().flat_map(|pod| &pod.ports);
+        Self {
+            undeclared: undeclared.collect(),
+            chosen,
+            port_names: ports.filter_map(|port| Some((port.protocol, port.name.clone()?))).collect(),
+        }
+    }
+
+    /// Says what is to be said about a policy; false when it has to stay out.
+    pub(super) fn allow(&self, policy: &Policy, diagnostics: &mut Vec<Diagnostic>) -> bool {
+        let object = ObjectRef {
+            kind: policy.id.kind.as_str().to_owned(),
+            namespace: policy.id.namespace.clone(),
+            name: policy.id.name.clone(),
+        };
+        let mut say = |diagnostic: Diagnostic, path: &str| {
+            diagnostics.push(diagnostic.about(&object).at_path(&policy.source, path));
+        };
+        let mut allowed = true;
+        for rule in policy.egress.iter().flatten() {
+            for (path, name) in self.dead_names(rule) {
+                let message =
+                    format!("the port name `{name}` means nothing for an `ipBlock`: no pod has such a port");
+                let hint = "addresses have no port names: write the number; the policy is left out";
+                say(
+                    Diagnostic::error(code::PORT_NAME_FOR_BLOCK, message).with_hint(hint),
+                    &format!("{path}.port"),
+                );
+                allowed = false;
+            }
+        }
+        if !allowed {
+            return false;
+        }
+        let rules = policy.ingress.iter().chain(&policy.egress).flatten();
+        for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
+            match &peer.matches {
+                PeerMatch::Pods(pods) => {
+                    if let NamespaceScope::Matching(selector) = &pods.namespaces
+                        && let Some(requirement) = selector
+                            .requirements()
+                            .iter()
+                            .find(|requirement| requirement.key != NAMESPACE_NAME)
+                        && let Some(first) = self.undeclared.first()
+                    {
+                        let others = match self.undeclared.len() - 1 {
+                            0 => String::new(),
+                            count => format!(" (and of {count} more)"),
+                        };
+                        let message = format!(
+                            "the label `{}` of namespace `{first}`{others} is not known",
+                            requirement.key
+                        );
+                        let hint =
+                            "no Namespace object was given: add it, or the selector does not see the label";
+                        let path = format!("{}.namespaceSelector", peer.path);
+                        say(Diagnostic::note(code::NAMESPACE_LABELS_UNKNOWN, message).with_hint(hint), &path);
+                    }
+                }
+                PeerMatch::Block(block) => {
+                    let count = self.depends_on_choice(block);
+                    if count > 0 {
+                        let message = format!(
+                            "the block meets {count} addresses that netlab chose for pods without any"
+                        );
+                        let hint = "verdicts about those pods follow from the choice: give `status.podIPs`";
+                        let path = format!("{}.ipBlock.cidr", peer.path);
+                        say(
+                            Diagnostic::note(code::BLOCK_MEETS_CHOSEN_ADDRESS, message).with_hint(hint),
+                            &path,
+                        );
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Port names of a rule whose peers are all blocks, that no pod has: the rule can never match them.
+    fn dead_names<'r>(&self, rule: &'r Rule) -> Vec<(&'r str, &'r Arc<str>)> {
+        let blocks_only = rule
+            .peers
+            .as_ref()
+            .is_some_and(|peers| peers.iter().all(|peer| matches!(peer.matches, PeerMatch::Block(_))));
+        rule.ports
+            .iter()
+            .flatten()
+            .filter(|_| blocks_only)
+            .filter_map(|port| match &port.matches {
+                PortMatch::Named { protocol, name } => {
+                    (!self.port_names.contains(&(*protocol, name.clone()))).then_some((&*port.path, name))
+                }
+                PortMatch::Range { .. } => None,
+            })
+            .collect()
+    }
+
+    /// How many chosen addresses would have fared otherwise, had netlab chosen otherwise.
+    fn depends_on_choice(&self, block: &AddressBlock) -> usize {
+        let inside = |net: &ipnet::IpNet| {
+            let start = self.chosen.partition_point(|address| *address < net.network());
+            let end = self.chosen.partition_point(|address| *address <= net.broadcast());
+            end - start
+        };
+        if block.cidr.prefix_len() > 0 { inside(&block.cidr) } else { block.except.iter().map(inside).sum() }
+    }
+}
