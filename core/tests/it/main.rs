@@ -2,6 +2,7 @@
 
 mod e2e;
 mod input_cases;
+mod input_examples;
 mod input_files;
 mod oracle_boundary;
 mod oracle_cases;
