@@ -8,12 +8,16 @@ fn only(text: &str) -> Parsed<'_> {
 
 fn place(text: &str, path: &str) -> String {
     let spans = only(text).root.spans(&|_| true);
-    spans.get(path).map_or_else(|| format!("nothing at {path:?} of {:?}", spans.keys()), |at| format!("{}:{}", at.line, at.column))
+    spans.get(path).map_or_else(
+        || format!("nothing at {path:?} of {:?}", spans.keys()),
+        |at| format!("{}:{}", at.line, at.column),
+    )
 }
 
 #[test]
 fn fields_have_the_place_of_their_key_and_elements_that_of_their_first_character() {
-    let text = "# words\nkind: X\nspec:\n  a:\n  - b: 1\n    c: [x, {d: e}]\n  -\n    b: 2\n  - \"q\"\n  - \n";
+    let text =
+        "# words\nkind: X\nspec:\n  a:\n  - b: 1\n    c: [x, {d: e}]\n  -\n    b: 2\n  - \"q\"\n  - \n";
     for (path, expected) in [
         ("", "2:1"),
         ("kind", "2:1"),
