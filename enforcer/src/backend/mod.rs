@@ -5,3 +5,4 @@
 
 pub mod dry_run;
 pub mod nft;
+pub mod wire;

@@ -2,4 +2,5 @@
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod backend_contract;
+mod backend_nft;
 mod backend_site;
