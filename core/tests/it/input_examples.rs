@@ -1,15 +1,8 @@
 //! The examples: free of complaints, and what the README says about them.
 
-use std::path::Path;
-
-use netlab_core::input::Loaded;
 use netlab_core::model::cluster::ObjectKey;
 
-use crate::input_files::{line, load_directory};
-
-fn example(name: &str) -> Loaded {
-    load_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name))
-}
+use crate::input_files::{example, line};
 
 #[test]
 fn examples_load_without_a_word() {
