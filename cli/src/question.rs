@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use netlab_core::diagnostic::Severity;
+use netlab_core::endpoint_ref::{PortName, PortRef, ProtocolRef};
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::Cluster;
 use netlab_core::model::port::Protocol;
@@ -15,7 +16,7 @@ use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
 use serde::Serialize;
 
 use crate::args::globals::Globals;
-use crate::args::packet::{PacketArgs, PortArg, PortId, ProtocolArg};
+use crate::args::packet::PacketArgs;
 use crate::ends;
 use crate::failure::Failure;
 
@@ -100,11 +101,11 @@ fn name_of(protocol: u8) -> String {
 }
 
 fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, Failure> {
-    let Some(PortArg { port, protocol }) = &args.port else {
+    let Some(PortRef { port, protocol }) = &args.port else {
         return match args.proto {
-            Some(ProtocolArg::Icmp) => Ok(Service::Icmp),
-            Some(ProtocolArg::Number(number)) => Ok(Service::Other(number)),
-            Some(ProtocolArg::Ports(protocol)) => {
+            Some(ProtocolRef::Icmp) => Ok(Service::Icmp),
+            Some(ProtocolRef::Other(number)) => Ok(Service::Other(number)),
+            Some(ProtocolRef::Ports(protocol)) => {
                 Err(Failure::unreadable(format!("`--proto {}` needs a port", protocol.lower()))
                     .hint(format!("as in `--port 443/{}`", protocol.lower())))
             }
@@ -113,11 +114,11 @@ fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, 
         };
     };
     let spoken = match (args.proto, protocol) {
-        (Some(ProtocolArg::Icmp | ProtocolArg::Number(_)), _) => {
+        (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), _) => {
             return Err(Failure::unreadable("`--port` and `--proto` contradict: that protocol has no ports")
                 .hint("leave one of them out"));
         }
-        (Some(ProtocolArg::Ports(one)), Some(other)) if one != *other => {
+        (Some(ProtocolRef::Ports(one)), Some(other)) if one != *other => {
             return Err(Failure::unreadable(format!(
                 "`--port …/{}` and `--proto {}` contradict",
                 other.lower(),
@@ -125,12 +126,14 @@ fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, 
             ))
             .hint("leave one of them out"));
         }
-        (Some(ProtocolArg::Ports(protocol)), _) => Some(protocol),
+        (Some(ProtocolRef::Ports(protocol)), _) => Some(protocol),
         (None, protocol) => *protocol,
     };
     Ok(match port {
-        PortId::Number(port) => Service::Port { protocol: spoken.unwrap_or_default().number(), port: *port },
-        PortId::Name(name) => {
+        PortName::Number(port) => {
+            Service::Port { protocol: spoken.unwrap_or_default().number(), port: *port }
+        }
+        PortName::Name(name) => {
             let protocol = match spoken {
                 Some(protocol) => protocol,
                 None => named(cluster, to, name)?,

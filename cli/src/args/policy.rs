@@ -13,8 +13,9 @@ pub(crate) enum Policy {
     /// allowed; 1: denied; 3: it depends. With `--expect` exit 0 when it is as expected.
     #[command(after_help = "Examples:
   netlab policy eval -f examples/shop --from shop/web --to shop/db --port 5432
-  netlab policy eval -f examples/shop --from shop/web --to kube-system/coredns --port 53/udp
-  netlab policy eval -f examples/shop --from shop/api --to 192.0.2.7 --port 443 --expect allow -o json")]
+  netlab policy eval -f examples/shop -n shop --from web --to api --port http
+  netlab policy eval -f examples/shop --from deploy/shop/api --to 192.0.2.7 --proto icmp
+  netlab policy eval -f examples/shop -n shop --from api --to db --port postgres --expect allow -q")]
     Eval(Eval),
     /// Print the tables that the policies compile to
     ///
