@@ -430,35 +430,62 @@ pub struct Event {
 #[inline(always)]
 #[must_use]
 pub const fn ipv4_of(address: &Address) -> [u8; 4] {
-    [address[12], address[13], address[14], address[15]]
+    match address.last_chunk::<4>() {
+        Some(ipv4) => *ipv4,
+        None => [0; 4],
+    }
 }
 
 /// An IPv4 address as every map stores it.
 #[inline(always)]
 #[must_use]
 pub const fn mapped(ipv4: [u8; 4]) -> Address {
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ipv4[0], ipv4[1], ipv4[2], ipv4[3]]
+    from_words([0, MAPPED | ((u32::from_le_bytes(ipv4) as u64) << 32)])
 }
 
 /// True for a stored IPv4 address, that is for `::ffff:0:0/96`.
 #[inline(always)]
 #[must_use]
 pub const fn is_ipv4(address: &Address) -> bool {
-    let high = u64::from_be_bytes([
-        address[0], address[1], address[2], address[3], address[4], address[5], address[6], address[7],
-    ]);
-    let middle = u32::from_be_bytes([address[8], address[9], address[10], address[11]]);
-    high == 0 && middle == 0xffff
+    let [low, high] = words(address);
+    low == 0 && high & 0xffff_ffff == MAPPED
+}
+
+/// Bytes 8 to 11 of a mapped address, in the lower half of its second word.
+const MAPPED: u64 = 0xffff_0000;
+
+/// An address as two little-endian words. In the kernel this is what keeps an address in two registers instead
+/// of sixteen: addresses are compared, copied and folded as words, never byte by byte.
+#[inline(always)]
+#[must_use]
+pub const fn words(address: &Address) -> [u64; 2] {
+    match (address.first_chunk::<8>(), address.last_chunk::<8>()) {
+        (Some(low), Some(high)) => [u64::from_le_bytes(*low), u64::from_le_bytes(*high)],
+        _ => [0; 2],
+    }
+}
+
+/// The reverse of [`words`].
+#[inline(always)]
+#[must_use]
+pub const fn from_words(words: [u64; 2]) -> Address {
+    let mut address = [0; 16];
+    if let Some(low) = address.first_chunk_mut::<8>() {
+        *low = words[0].to_le_bytes();
+    }
+    if let Some(high) = address.last_chunk_mut::<8>() {
+        *high = words[1].to_le_bytes();
+    }
+    address
 }
 
 /// 32 bits of an address, for values to repeat.
 #[inline(always)]
 #[must_use]
-pub const fn echo_address(a: &Address) -> u32 {
-    u32::from_be_bytes([a[0], a[1], a[2], a[3]]).rotate_left(3)
-        ^ u32::from_be_bytes([a[4], a[5], a[6], a[7]]).rotate_left(7)
-        ^ u32::from_be_bytes([a[8], a[9], a[10], a[11]]).rotate_left(11)
-        ^ u32::from_be_bytes([a[12], a[13], a[14], a[15]])
+pub const fn echo_address(address: &Address) -> u32 {
+    let [low, high] = words(address);
+    let folded = low.rotate_left(7) ^ high;
+    (folded & 0xffff_ffff) as u32 ^ ((folded >> 32) as u32).rotate_left(11)
 }
 
 const _: () = {

@@ -50,6 +50,6 @@ pub const fn lifetime(protocol: u8, state: u8) -> u32 {
 #[must_use]
 pub const fn expired(flow: &Flow, protocol: u8, now: u32) -> bool {
     // A clock that another CPU read a moment later may be ahead of ours: that is age zero, not 2^32.
-    let age = now.wrapping_sub(flow.seen) as i32;
-    age > lifetime(protocol, flow.state) as i32
+    let age = now.wrapping_sub(flow.seen).cast_signed();
+    age > lifetime(protocol, flow.state).cast_signed()
 }

@@ -8,12 +8,12 @@
 use crate::abi::{
     Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PORT_CLASS_ICMP,
     PORT_CLASS_OTHER, PeerValue, PolicyKey, PolicyValue, RulesetPorts, Transport, Word, echo_address,
-    is_ipv4, port_page_index,
+    ipv4_of, is_ipv4, port_page_index, words,
 };
 use crate::conntrack::{
     self, FIN_LOCAL, FIN_REMOTE, NODE, REPLIED, RESET, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
-use crate::packet::{self, Bytes, Frame, ICMP, ICMPV6, IGMP, Packet, Part, SCTP, TCP, UDP};
+use crate::packet::{self, Bytes, ETHERNET, Frame, ICMP, ICMPV6, IGMP, Packet, Part, SCTP, TCP, UDP, View};
 use crate::reason::Reason;
 
 /// The maps, as the kernel or the host holds them.
@@ -91,7 +91,7 @@ pub struct Judgement {
     pub peer_class: u32,
     /// The port class that was looked up.
     pub port_class: u16,
-    /// The packet's headers, all zero when they were not needed.
+    /// The packet's headers as far as they were read, all zero when they were not needed.
     pub packet: Packet,
 }
 
@@ -107,201 +107,348 @@ impl Judgement {
     }
 }
 
+/// A [`Judgement`] without what the caller knows anyhow: small enough to stay in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// See [`Judgement::allow`].
+    pub allow: bool,
+    /// See [`Judgement::entry`].
+    pub entry: u32,
+    /// See [`Judgement::reason`].
+    pub reason: Reason,
+    /// See [`Judgement::peer_class`].
+    pub peer_class: u32,
+    /// See [`Judgement::port_class`].
+    pub port_class: u16,
+}
+
+impl Decision {
+    /// A built-in reason that needs no row: the fast path, and the ones that speak of missing rows.
+    #[inline(always)]
+    const fn built_in(reason: Reason) -> Self {
+        Self::of(reason.verdict() == PolicyValue::ALLOW, reason.entry(), reason)
+    }
+
+    #[inline(always)]
+    const fn of(allow: bool, entry: u32, reason: Reason) -> Self {
+        Self { allow, entry, reason, peer_class: 0, port_class: 0 }
+    }
+
+    /// See [`Judgement::counted`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn counted(&self) -> u32 {
+        match self.reason {
+            Reason::Row => self.entry,
+            built_in => built_in.entry(),
+        }
+    }
+}
+
+/// How far the walk came: what is left is at most one row to read.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Everything is known.
+    Decided(Decision),
+    /// A built-in reason, by its row in the policy map.
+    Fixed(Reason),
+    /// The verdict of a direction that no policy isolates, by the ruleset's own row.
+    NotIsolated,
+}
+
+/// What a judgement writes down on its way. In the kernel this is per-CPU memory: the stack has 512 bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct Scratch {
+    /// The headers as far as they were read.
+    pub packet: Packet,
+    /// The packet's flow, once it is looked for.
+    key: FlowKey,
+}
+
+impl Scratch {
+    /// Ready for a packet.
+    pub const CLEAN: Self = Self {
+        packet: Packet::CLEAN,
+        key: FlowKey {
+            pod: 0,
+            local: [0; 16],
+            remote: [0; 16],
+            local_port: 0,
+            remote_port: 0,
+            protocol: 0,
+            zero: [0; 3],
+        },
+    };
+}
+
 /// One packet's way through the tables.
 struct Walk<'a, T> {
     tables: &'a T,
     hook: Hook,
-    device: Device,
+    device: &'a Device,
+    word: Word,
 }
 
 /// Judges a packet. Returns `None` only when the hook's interface is out of range of `DEVICES`.
-#[inline(always)]
 pub fn judge<T: Tables>(bytes: &impl Bytes, hook: Hook, tables: &T) -> Option<Judgement> {
     let device = tables.device(hook.ifindex)?;
-    let walk = Walk { tables, hook, device };
-    if device.word.ruleset() == 0 {
-        return Some(walk.built_in(Reason::NotReady, Packet::default()));
-    }
-    if !device.word.isolated_at_all() {
-        return Some(walk.open_pod(bytes));
-    }
-    Some(match packet::parse(bytes) {
-        Frame::Arp(sender) => walk.arp(sender),
-        Frame::Ip(packet) if !hook.vlan => walk.ip(bytes, packet),
-        Frame::Ip(_) | Frame::Unknown => walk.frame(),
-        Frame::Malformed => walk.fixed(Reason::Malformed, Packet::default()),
-        Frame::Martian => walk.fixed(Reason::Martian, Packet::default()),
+    let mut scratch = Scratch::CLEAN;
+    let decision = decide(bytes, hook, &device, device.word, tables, &mut scratch);
+    Some(Judgement {
+        allow: decision.allow,
+        entry: decision.entry,
+        reason: decision.reason,
+        word: device.word,
+        pod: device.pod,
+        peer_class: decision.peer_class,
+        port_class: decision.port_class,
+        packet: scratch.packet,
     })
 }
 
+/// Judges a packet of a device, whose word is read once by the caller: nothing here reads it again.
+#[inline(always)]
+pub fn decide<T: Tables>(
+    bytes: &impl Bytes,
+    hook: Hook,
+    device: &Device,
+    word: Word,
+    tables: &T,
+    scratch: &mut Scratch,
+) -> Decision {
+    scratch.packet = Packet::CLEAN;
+    let walk = Walk { tables, hook, device, word };
+    walk.finish(walk.steps(bytes, scratch))
+}
+
+// What is rare or needs many bytes of stack is a function of its own (`inline(never)`): in the kernel the common
+// path then stays short, and all that is on the stack at one time within 512 bytes.
 impl<T: Tables> Walk<'_, T> {
+    #[inline(always)]
+    fn steps<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Step {
+        if self.word.ruleset() == 0 {
+            return Step::Decided(Decision::built_in(Reason::NotReady));
+        }
+        if !self.word.isolated_at_all() {
+            return self.open_pod(bytes);
+        }
+        match packet::parse(bytes, &mut scratch.packet) {
+            Frame::Arp(sender) => self.arp(sender),
+            Frame::Ip if !self.hook.vlan => self.ip(bytes, scratch),
+            Frame::Ip | Frame::Unknown => self.frame(),
+            Frame::Malformed => Step::Fixed(Reason::Malformed),
+            Frame::Martian => Step::Fixed(Reason::Martian),
+        }
+    }
+
+    /// Reads the row that is left to read.
+    #[inline(always)]
+    fn finish(&self, step: Step) -> Decision {
+        let (key, built_in) = match step {
+            Step::Decided(decision) => return decision,
+            Step::Fixed(reason) => {
+                (PolicyKey::new(PolicyKey::FIXED, self.hook.direction, reason as u16, 0), Some(reason))
+            }
+            Step::NotIsolated => (PolicyKey::not_isolated(self.word.ruleset(), self.hook.direction), None),
+        };
+        let decision = lookup(self.tables, &key);
+        match built_in {
+            Some(reason) if decision.reason == Reason::Row => Decision { reason, ..decision },
+            _ => decision,
+        }
+    }
+
     /// A pod that no policy selects: its packets pass unread, but it may not pose as another.
     #[inline(always)]
-    fn open_pod(&self, bytes: &impl Bytes) -> Judgement {
+    fn open_pod(&self, bytes: &impl Bytes) -> Step {
         if self.hook.direction == Direction::Ingress {
-            return self.built_in(Reason::NotIsolatedIngress, Packet::default());
+            return Step::Decided(Decision::built_in(Reason::NotIsolatedIngress));
         }
-        let own = match bytes.at::<2>(12).map(u16::from_be_bytes) {
-            Some(0x0800) => bytes.at::<4>(26).is_none_or(|source| self.is_own_ipv4(source)),
-            Some(0x86dd) => bytes.at::<16>(22).is_none_or(|source| self.is_own_ipv6(&source)),
-            Some(0x0806) => bytes.at::<4>(28).is_none_or(|sender| self.is_own_ipv4(sender)),
+        let own = match bytes.at::<14>(0).map(|ethernet| ethernet.short(12)) {
+            Some(0x0800) => bytes.at::<20>(ETHERNET).is_none_or(|ip| self.is_own_ipv4(ip.bytes4(12))),
+            Some(0x86dd) => bytes.at::<40>(ETHERNET).is_none_or(|ip| self.is_own_ipv6(&ip.address(8))),
+            Some(0x0806) => bytes.at::<28>(ETHERNET).is_none_or(|arp| self.is_own_ipv4(arp.bytes4(14))),
             _ => true,
         };
         if own {
-            self.built_in(Reason::NotIsolatedEgress, Packet::default())
+            Step::Decided(Decision::built_in(Reason::NotIsolatedEgress))
         } else {
-            self.fixed(Reason::Spoof, Packet::default())
+            Step::Fixed(Reason::Spoof)
         }
     }
 
     #[inline(always)]
-    fn arp(&self, sender: [u8; 4]) -> Judgement {
+    fn arp(&self, sender: [u8; 4]) -> Step {
         if self.hook.direction == Direction::Egress && !self.is_own_ipv4(sender) {
-            return self.fixed(Reason::Spoof, Packet::default());
+            return Step::Fixed(Reason::Spoof);
         }
-        self.fixed(Reason::Neighbour, Packet::default())
+        Step::Fixed(Reason::Neighbour)
     }
 
     /// A frame that no rule can speak about: dropped where the pod is isolated, else none of our business.
     #[inline(always)]
-    fn frame(&self) -> Judgement {
-        if self.isolated() {
-            self.fixed(Reason::Frame, Packet::default())
-        } else {
-            self.not_isolated(Packet::default())
-        }
+    fn frame(&self) -> Step {
+        if self.isolated() { Step::Fixed(Reason::Frame) } else { Step::NotIsolated }
     }
 
     #[inline(always)]
-    fn ip(&self, bytes: &impl Bytes, packet: Packet) -> Judgement {
-        if let Some(judgement) = self.exempt(&packet) {
-            return judgement;
+    fn ip<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Step {
+        let packet = &scratch.packet;
+        if let Some(reason) = self.exempt(packet) {
+            return Step::Fixed(reason);
         }
-        if packet.part == Part::Later {
-            return self.later_fragment(packet);
+        if packet.part == Part::Later || (packet.is_icmp_error() && self.isolated()) {
+            return if !self.isolated() {
+                Step::NotIsolated
+            } else if self.is_from_node() {
+                Step::Fixed(Reason::Node)
+            } else if packet.part == Part::Later {
+                self.later_fragment(packet)
+            } else {
+                Step::Fixed(self.icmp_error(bytes, scratch))
+            };
         }
-        let key = self.flow_key(&packet);
-        if packet.is_icmp_error() && self.isolated() {
-            return self.icmp_error(bytes, packet);
+        self.set_flow_key(&mut scratch.key, packet);
+        let step = self.tracked(&scratch.key, packet);
+        if packet.part == Part::First {
+            // Only here is the decision needed before the end: rare enough to read the row twice.
+            let decision = self.finish(step);
+            if decision.allow {
+                self.remember_fragment(packet, decision.entry);
+            }
+            return Step::Decided(decision);
         }
-        let judgement = self.tracked(&key, packet);
-        if judgement.allow && packet.part == Part::First {
-            let value =
-                FragmentValue { word: self.device.word, entry: judgement.entry, seen: self.tables.now() };
-            self.tables.insert_fragment(&self.fragment_key(&packet), &value);
-        }
-        judgement
+        step
     }
 
     /// What is decided before any policy: forged sources, neighbour discovery, the node, the pod itself.
     #[inline(always)]
-    fn exempt(&self, packet: &Packet) -> Option<Judgement> {
+    fn exempt(&self, packet: &Packet) -> Option<Reason> {
         let egress = self.hook.direction == Direction::Egress;
         if egress && !self.is_own(&packet.source) {
-            return Some(self.fixed(Reason::Spoof, *packet));
+            return Some(Reason::Spoof);
         }
         if packet.protocol == ICMPV6 && packet.part == Part::Whole {
             // RFC 4861: neighbour discovery is valid only with hop limit 255, which no router lets through.
             match (packet.icmp_type, packet.hop_limit) {
-                (134 | 137, _) if egress => return Some(self.fixed(Reason::Router, *packet)),
-                (133..=137, 255) => return Some(self.fixed(Reason::Neighbour, *packet)),
-                (130..=132 | 143, 1) => return Some(self.fixed(Reason::MulticastControl, *packet)),
+                (134 | 137, _) if egress => return Some(Reason::Router),
+                (133..=137, 255) => return Some(Reason::Neighbour),
+                (130..=132 | 143, 1) => return Some(Reason::MulticastControl),
                 _ => {}
             }
         }
-        if packet.protocol == IGMP && packet.hop_limit == 1 && packet.destination[12] & 0xf0 == 0xe0 {
-            return Some(self.fixed(Reason::MulticastControl, *packet));
+        if packet.protocol == IGMP && packet.hop_limit == 1 && ipv4_of(&packet.destination)[0] & 0xf0 == 0xe0
+        {
+            return Some(Reason::MulticastControl);
         }
         if egress && self.is_own_destination(&packet.destination) {
-            return Some(self.fixed(Reason::Itself, *packet));
+            return Some(Reason::Itself);
         }
         if !egress
             && self.hook.ingress_ifindex == self.hook.ifindex
             && self.is_own_destination(&packet.source)
         {
-            return Some(self.fixed(Reason::Itself, *packet));
+            return Some(Reason::Itself);
         }
         None
     }
 
-    #[inline(always)]
-    fn later_fragment(&self, packet: Packet) -> Judgement {
-        if !self.isolated() {
-            return self.not_isolated(packet);
-        }
-        if self.from_node() {
-            return self.fixed(Reason::Node, packet);
-        }
-        match self.tables.fragment(&self.fragment_key(&packet)) {
+    /// The rest of a datagram passes iff its first fragment was allowed here, under this word, not too long ago.
+    #[inline(never)]
+    fn later_fragment(&self, packet: &Packet) -> Step {
+        match self.tables.fragment(&self.fragment_key(packet)) {
             Some(first)
-                if first.word == self.device.word
-                    && self.tables.now().wrapping_sub(first.seen) as i32 <= FRAGMENT_SECONDS =>
+                if first.word.0 == self.word.0
+                    && self.tables.now().wrapping_sub(first.seen).cast_signed() <= FRAGMENT_SECONDS =>
             {
-                self.judgement(true, first.entry, Reason::Fragment, packet)
+                Step::Decided(Decision::of(true, first.entry, Reason::Fragment))
             }
-            _ => self.fixed(Reason::FragmentUnknown, packet),
+            _ => Step::Fixed(Reason::FragmentUnknown),
         }
+    }
+
+    #[inline(never)]
+    fn remember_fragment(&self, packet: &Packet, entry: u32) {
+        let value = FragmentValue { word: self.word, entry, seen: self.tables.now() };
+        self.tables.insert_fragment(&self.fragment_key(packet), &value);
     }
 
     /// RFC 5508 in spirit: an error passes iff the packet it quotes belongs to a flow of this pod, went the
     /// other way, and the error comes back to its sender.
-    #[inline(always)]
-    fn icmp_error(&self, bytes: &impl Bytes, packet: Packet) -> Judgement {
-        if self.from_node() {
-            return self.fixed(Reason::Node, packet);
-        }
-        let Some(quoted) = packet::quoted(bytes, &packet) else {
-            return self.fixed(Reason::Unrelated, packet);
+    #[inline(never)]
+    fn icmp_error<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Reason {
+        let Scratch { packet: error, key } = scratch;
+        let Some(quoted) = packet::quoted(bytes, error.protocol, error.transport_offset) else {
+            return Reason::Unrelated;
         };
-        if quoted.source != packet.destination {
-            return self.fixed(Reason::Unrelated, packet);
+        if words(&quoted.source) != words(&error.destination) {
+            return Reason::Unrelated;
         }
-        let key = match self.hook.direction {
-            // The error arrives at the pod about something that the pod sent.
-            Direction::Ingress => self.key(&quoted, Direction::Egress),
-            Direction::Egress => self.key(&quoted, Direction::Ingress),
+        // An error that arrives at the pod is about something that the pod sent, and the other way round.
+        *key = match self.hook.direction {
+            Direction::Ingress => self.key(
+                (quoted.source, quoted.source_port),
+                (quoted.destination, quoted.destination_port),
+                quoted.protocol,
+            ),
+            Direction::Egress => self.key(
+                (quoted.destination, quoted.destination_port),
+                (quoted.source, quoted.source_port),
+                quoted.protocol,
+            ),
         };
-        match self.tables.flow(&key) {
-            Some(flow) if self.is_current(&flow, &key) => self.fixed(Reason::Related, packet),
-            _ => self.fixed(Reason::Unrelated, packet),
+        match self.tables.flow(key) {
+            Some(flow) if self.is_current(&flow, key) => Reason::Related,
+            _ => Reason::Unrelated,
         }
     }
 
     /// The flow's answer, or a new decision.
     #[inline(always)]
-    fn tracked(&self, key: &FlowKey, packet: Packet) -> Judgement {
+    fn tracked(&self, key: &FlowKey, packet: &Packet) -> Step {
         // Every packet that opens a connection is judged, whatever is remembered about its tuple.
-        let opens = match packet.protocol {
-            TCP => packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) == TCP_SYN,
-            SCTP => packet.flags == SCTP_INIT,
-            _ => false,
+        let (stateful, opens) = match packet.protocol {
+            TCP => (true, packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) == TCP_SYN),
+            SCTP => (true, packet.flags == SCTP_INIT),
+            // What is no echo has no identifier: one such message must not let others in as its replies.
+            ICMP | ICMPV6 => (packet.is_echo(), matches!(packet.icmp_type, 8 | 128)),
+            _ => (true, false),
         };
-        if self.from_node() {
-            self.remember(key, Reason::Node.entry(), NODE, self.hook.direction);
-            return self.fixed(Reason::Node, packet);
+        let node = self.is_from_node();
+        if stateful
+            && !opens
+            && let Some(flow) = self.tables.flow(key)
+            && flow.echo == key.echo()
+            && !conntrack::expired(&flow, key.protocol, self.tables.now())
+        {
+            return self.known(key, flow, packet, node);
         }
-        if !opens {
-            if let Some(flow) = self.tables.flow(key) {
-                if flow.echo == key.echo() && !conntrack::expired(&flow, key.protocol, self.tables.now()) {
-                    return self.known(key, flow, packet);
-                }
+        if node {
+            if stateful {
+                self.remember(key, Reason::Node.entry(), NODE, self.hook.direction);
             }
+            return Step::Fixed(Reason::Node);
         }
-        self.new_flow(key, packet, opens)
+        // A TCP segment that opens nothing passes on its own row but must not become a flow: it would let the
+        // other side's segments in as replies.
+        let remembered = if packet.protocol == TCP { opens } else { stateful };
+        Step::Decided(self.new_flow(key, packet.flags, remembered))
     }
 
     #[inline(always)]
-    fn known(&self, key: &FlowKey, mut flow: Flow, packet: Packet) -> Judgement {
+    fn known(&self, key: &FlowKey, mut flow: Flow, packet: &Packet, node: bool) -> Step {
         let before = flow;
-        if flow.word.0 != self.device.word.0 && flow.state & NODE == 0 {
+        // What the node sends passes in any case; but it must not renew the word of a flow that the pod opened.
+        if flow.word.0 != self.word.0 && flow.state & NODE == 0 && !node {
             let opener =
                 if flow.opener == Direction::Ingress as u8 { Direction::Ingress } else { Direction::Egress };
-            let again = self.row(opener, &key.remote, key, packet);
+            let again = self.row(opener, key);
             if !again.allow {
                 // The record stays: it says who opened the flow, so that neither side can reopen it by talking.
-                return again;
+                return Step::Decided(again);
             }
-            flow.word = self.device.word;
+            flow.word = self.word;
             flow.entry = again.counted();
         }
         flow.seen = self.tables.now();
@@ -317,152 +464,61 @@ impl<T: Tables> Walk<'_, T> {
             }
         }
         if flow != before {
-            self.tables.update_flow(key, &flow);
+            update_flow(self.tables, key, &flow);
         }
-        self.judgement(true, flow.entry, Reason::Flow, packet)
+        if node {
+            return Step::Fixed(Reason::Node);
+        }
+        Step::Decided(Decision::of(true, flow.entry, Reason::Flow))
     }
 
-    #[inline(always)]
-    fn new_flow(&self, key: &FlowKey, packet: Packet, opens: bool) -> Judgement {
-        let judgement = self.row(self.hook.direction, &key.remote, key, packet);
-        if judgement.allow {
-            // A TCP segment that opens nothing passes on its own row but must not become a flow: it would let
-            // the other side's segments in as replies.
-            if packet.protocol != TCP || opens {
-                self.remember(key, judgement.counted(), 0, self.hook.direction);
+    /// Judges what no record answers for.
+    #[inline(never)]
+    fn new_flow(&self, key: &FlowKey, tcp_flags: u8, remembered: bool) -> Decision {
+        let decision = self.row(self.hook.direction, key);
+        if decision.allow {
+            if remembered {
+                self.remember(key, decision.counted(), 0, self.hook.direction);
             }
-            return judgement;
+            return decision;
         }
-        let middle = packet.protocol == TCP && packet.flags & (TCP_ACK | TCP_SYN) == TCP_ACK;
-        if middle && judgement.reason == Reason::Row {
-            return self.middle_of_flow(key, packet).unwrap_or(judgement);
+        let middle = key.protocol == TCP && tcp_flags & (TCP_ACK | TCP_SYN) == TCP_ACK;
+        if middle
+            && decision.reason == Reason::Row
+            && self.device.netns >= 0
+            && let Some(entry) = self.middle_of_flow(key)
+        {
+            return Decision::of(true, entry, Reason::Midflow);
         }
-        judgement
+        decision
     }
 
     /// A segment of a connection that we did not see begin: allowed iff the pod really holds that connection,
     /// the pod's side of it tells that it was opened the other way, and that way is allowed.
-    #[inline(always)]
-    fn middle_of_flow(&self, key: &FlowKey, packet: Packet) -> Option<Judgement> {
-        if self.device.netns < 0 {
-            return None;
-        }
+    #[inline(never)]
+    fn middle_of_flow(&self, key: &FlowKey) -> Option<u32> {
         let opener = match (self.tables.socket(self.device.netns, key), self.hook.direction) {
             (Socket::Connected, Direction::Ingress) => Direction::Egress,
             (Socket::Accepted, Direction::Egress) => Direction::Ingress,
             _ => return None,
         };
-        let opened = self.row(opener, &key.remote, key, packet);
+        let opened = self.row(opener, key);
         if !opened.allow {
             return None;
         }
         self.remember(key, opened.counted(), REPLIED, opener);
-        Some(self.judgement(true, opened.counted(), Reason::Midflow, packet))
-    }
-
-    /// The one row that decides for a flow opened in `direction`.
-    #[inline(always)]
-    fn row(&self, direction: Direction, remote: &Address, key: &FlowKey, packet: Packet) -> Judgement {
-        let ruleset = self.device.word.ruleset();
-        let row = if self.device.word.isolated(direction) {
-            let Some(peer_class) = self.peer_class(remote) else {
-                return self.built_in(Reason::NoEntry, packet);
-            };
-            let port = match direction {
-                Direction::Ingress => key.local_port,
-                Direction::Egress => key.remote_port,
-            };
-            let Some(port_class) = self.port_class(ruleset, direction, key.protocol, port) else {
-                return self.built_in(Reason::NoEntry, packet);
-            };
-            PolicyKey::new(ruleset, direction, port_class, peer_class)
-        } else {
-            PolicyKey::not_isolated(ruleset, direction)
-        };
-        self.lookup(&row, packet)
+        Some(opened.counted())
     }
 
     #[inline(always)]
-    fn lookup(&self, key: &PolicyKey, packet: Packet) -> Judgement {
-        let value = match self.tables.policy(key) {
-            Some(value) if value.echo == key.echo() => value,
-            _ => return self.built_in(Reason::NoEntry, packet),
-        };
-        let allow = match value.verdict {
-            PolicyValue::ALLOW => true,
-            PolicyValue::DENY => false,
-            _ => return self.built_in(Reason::NoEntry, packet),
-        };
-        Judgement {
-            peer_class: key.peer_class,
-            port_class: key.port_class,
-            ..self.judgement(allow, value.entry, Reason::Row, packet)
-        }
-    }
-
-    /// A PEERS hit, or the longest prefix: `::/0` and `::ffff:0:0/96` are always there, so a miss is an error.
-    #[inline(always)]
-    fn peer_class(&self, remote: &Address) -> Option<u32> {
-        if let Some(peer) = self.tables.peer(remote) {
-            if peer.echo == echo_address(remote) {
-                return Some(peer.class);
-            }
-        }
-        Some(self.tables.cidr(&CidrKey { prefix: 128, address: *remote })?.class)
-    }
-
-    #[inline(always)]
-    fn port_class(&self, ruleset: u32, direction: Direction, protocol: u8, port: u16) -> Option<u16> {
-        let transport = match protocol {
-            TCP => Transport::Tcp,
-            UDP => Transport::Udp,
-            SCTP => Transport::Sctp,
-            ICMP | ICMPV6 => return Some(PORT_CLASS_ICMP),
-            _ => return Some(PORT_CLASS_OTHER),
-        };
-        let table = self.tables.ruleset_ports(ruleset)?.table(direction);
-        let page = self.tables.port_page(port_page_index(table, transport, port))?;
-        Some(u16::from(self.tables.port_class(page, (port & 0xff) as u8)?))
-    }
-
-    /// A built-in reason, by its row in the policy map.
-    #[inline(always)]
-    fn fixed(&self, reason: Reason, packet: Packet) -> Judgement {
-        let key = PolicyKey::new(PolicyKey::FIXED, self.hook.direction, reason as u16, 0);
-        let row = self.lookup(&key, packet);
-        if row.reason == Reason::NoEntry { row } else { Judgement { reason, ..row } }
-    }
-
-    /// A built-in reason that needs no row: the fast path, and the ones that speak of missing rows.
-    #[inline(always)]
-    fn built_in(&self, reason: Reason, packet: Packet) -> Judgement {
-        self.judgement(reason.verdict() == PolicyValue::ALLOW, reason.entry(), reason, packet)
-    }
-
-    /// The verdict of a direction that no policy isolates, by the ruleset's own row.
-    #[inline(always)]
-    fn not_isolated(&self, packet: Packet) -> Judgement {
-        self.lookup(&PolicyKey::not_isolated(self.device.word.ruleset(), self.hook.direction), packet)
-    }
-
-    #[inline(always)]
-    fn judgement(&self, allow: bool, entry: u32, reason: Reason, packet: Packet) -> Judgement {
-        Judgement {
-            allow,
-            entry,
-            reason,
-            word: self.device.word,
-            pod: self.device.pod,
-            peer_class: 0,
-            port_class: 0,
-            packet,
-        }
+    fn row(&self, direction: Direction, key: &FlowKey) -> Decision {
+        row(self.tables, key, self.word, direction)
     }
 
     #[inline(always)]
     fn remember(&self, key: &FlowKey, entry: u32, state: u8, opener: Direction) {
         let flow = Flow {
-            word: self.device.word,
+            word: self.word,
             entry,
             seen: self.tables.now(),
             echo: key.echo(),
@@ -470,39 +526,36 @@ impl<T: Tables> Walk<'_, T> {
             state,
             zero: 0,
         };
-        self.tables.insert_flow(key, &flow);
+        insert_flow(self.tables, key, &flow);
     }
 
     /// True when the flow still stands under the pod's present word.
     #[inline(always)]
     fn is_current(&self, flow: &Flow, key: &FlowKey) -> bool {
         flow.echo == key.echo()
-            && (flow.word.0 == self.device.word.0 || flow.state & NODE != 0)
+            && (flow.word.0 == self.word.0 || flow.state & NODE != 0)
             && !conntrack::expired(flow, key.protocol, self.tables.now())
     }
 
     #[inline(always)]
-    fn flow_key(&self, packet: &Packet) -> FlowKey {
-        self.key(packet, self.hook.direction)
+    fn set_flow_key(&self, key: &mut FlowKey, packet: &Packet) {
+        let (source, destination) =
+            ((packet.source, packet.source_port), (packet.destination, packet.destination_port));
+        *key = match self.hook.direction {
+            Direction::Ingress => self.key(destination, source, packet.protocol),
+            Direction::Egress => self.key(source, destination, packet.protocol),
+        };
     }
 
     #[inline(always)]
-    fn key(&self, packet: &Packet, direction: Direction) -> FlowKey {
-        let (local, remote, local_port, remote_port) = match direction {
-            Direction::Ingress => {
-                (packet.destination, packet.source, packet.destination_port, packet.source_port)
-            }
-            Direction::Egress => {
-                (packet.source, packet.destination, packet.source_port, packet.destination_port)
-            }
-        };
+    fn key(&self, local: (Address, u16), remote: (Address, u16), protocol: u8) -> FlowKey {
         FlowKey {
             pod: self.device.pod,
-            local,
-            remote,
-            local_port,
-            remote_port,
-            protocol: packet.protocol,
+            local: local.0,
+            remote: remote.0,
+            local_port: local.1,
+            remote_port: remote.1,
+            protocol,
             zero: [0; 3],
         }
     }
@@ -522,23 +575,19 @@ impl<T: Tables> Walk<'_, T> {
 
     #[inline(always)]
     fn isolated(&self) -> bool {
-        self.device.word.isolated(self.hook.direction)
+        self.word.isolated(self.hook.direction)
     }
 
     /// Both conditions: two IPv6 fragments can lose the ingress interface on their way through the node, and
     /// bridged packets keep the sending pod's socket.
     #[inline(always)]
-    fn from_node(&self) -> bool {
+    fn is_from_node(&self) -> bool {
         self.hook.direction == Direction::Ingress && self.hook.ingress_ifindex == 0 && self.hook.socket
     }
 
     #[inline(always)]
     fn is_own(&self, source: &Address) -> bool {
-        if is_ipv4(source) {
-            self.is_own_ipv4([source[12], source[13], source[14], source[15]])
-        } else {
-            self.is_own_ipv6(source)
-        }
+        if is_ipv4(source) { self.is_own_ipv4(ipv4_of(source)) } else { self.is_own_ipv6(source) }
     }
 
     /// Also 0.0.0.0, which DHCP and ARP probes send from.
@@ -550,10 +599,9 @@ impl<T: Tables> Walk<'_, T> {
     /// Also `::` and link-local addresses, which neighbour discovery sends from.
     #[inline(always)]
     fn is_own_ipv6(&self, source: &Address) -> bool {
-        *source == self.device.ipv6
-            || *source == [0; 16]
-            || (source[0] == 0xfe && source[1] & 0xc0 == 0x80)
-            || self.any_source()
+        let source = words(source);
+        let link_local = source[0] & 0xc0ff == 0x80fe;
+        source == words(&self.device.ipv6) || source == [0; 2] || link_local || self.any_source()
     }
 
     #[inline(always)]
@@ -564,12 +612,91 @@ impl<T: Tables> Walk<'_, T> {
     #[inline(always)]
     fn is_own_destination(&self, address: &Address) -> bool {
         if is_ipv4(address) {
-            self.device.ipv4 != [0; 4]
-                && [address[12], address[13], address[14], address[15]] == self.device.ipv4
+            self.device.ipv4 != [0; 4] && ipv4_of(address) == self.device.ipv4
         } else {
-            self.device.ipv6 != [0; 16] && *address == self.device.ipv6
+            let own = words(&self.device.ipv6);
+            own != [0; 2] && words(address) == own
         }
     }
+}
+
+/// The one row that decides for a flow opened in `direction`.
+#[inline(never)]
+fn row<T: Tables>(tables: &T, key: &FlowKey, word: Word, direction: Direction) -> Decision {
+    let ruleset = word.ruleset();
+    let row = if word.isolated(direction) {
+        let Some(peer_class) = peer_class(tables, &key.remote) else {
+            return Decision::built_in(Reason::NoEntry);
+        };
+        let port = match direction {
+            Direction::Ingress => key.local_port,
+            Direction::Egress => key.remote_port,
+        };
+        let Some(port_class) = port_class(tables, ruleset, direction, key.protocol, port) else {
+            return Decision::built_in(Reason::NoEntry);
+        };
+        PolicyKey::new(ruleset, direction, port_class, peer_class)
+    } else {
+        PolicyKey::not_isolated(ruleset, direction)
+    };
+    lookup(tables, &row)
+}
+
+#[inline(always)]
+fn lookup<T: Tables>(tables: &T, key: &PolicyKey) -> Decision {
+    let value = match tables.policy(key) {
+        Some(value) if value.echo == key.echo() => value,
+        _ => return Decision::built_in(Reason::NoEntry),
+    };
+    let allow = match value.verdict {
+        PolicyValue::ALLOW => true,
+        PolicyValue::DENY => false,
+        _ => return Decision::built_in(Reason::NoEntry),
+    };
+    let (peer_class, port_class) =
+        if key.ruleset == PolicyKey::FIXED { (0, 0) } else { (key.peer_class, key.port_class) };
+    Decision { peer_class, port_class, ..Decision::of(allow, value.entry, Reason::Row) }
+}
+
+/// A PEERS hit, or the longest prefix: `::/0` and `::ffff:0:0/96` are always there, so a miss is an error.
+#[inline(always)]
+fn peer_class<T: Tables>(tables: &T, remote: &Address) -> Option<u32> {
+    if let Some(peer) = tables.peer(remote)
+        && peer.echo == echo_address(remote)
+    {
+        return Some(peer.class);
+    }
+    Some(tables.cidr(&CidrKey { prefix: 128, address: *remote })?.class)
+}
+
+#[inline(always)]
+fn port_class<T: Tables>(
+    tables: &T,
+    ruleset: u32,
+    direction: Direction,
+    protocol: u8,
+    port: u16,
+) -> Option<u16> {
+    let transport = match protocol {
+        TCP => Transport::Tcp,
+        UDP => Transport::Udp,
+        SCTP => Transport::Sctp,
+        ICMP | ICMPV6 => return Some(PORT_CLASS_ICMP),
+        _ => return Some(PORT_CLASS_OTHER),
+    };
+    let table = tables.ruleset_ports(ruleset)?.table(direction);
+    let page = tables.port_page(port_page_index(table, transport, port))?;
+    Some(u16::from(tables.port_class(page, (port & 0xff) as u8)?))
+}
+
+#[inline(never)]
+fn insert_flow<T: Tables>(tables: &T, key: &FlowKey, flow: &Flow) {
+    tables.insert_flow(key, flow);
+}
+
+#[inline(never)]
+fn update_flow<T: Tables>(tables: &T, key: &FlowKey, flow: &Flow) {
+    tables.update_flow(key, flow);
 }
 
 /// RFC 4960 chunk type.

@@ -10,6 +10,10 @@
 //! allocation or IO, and cannot panic on any packet.
 #![no_std]
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::inline_always,
+    reason = "the kernel program is one function but for what is kept apart by hand"
+)]
 
 pub mod abi;
 pub mod conntrack;

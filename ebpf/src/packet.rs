@@ -8,14 +8,22 @@ use crate::abi::{Address, is_ipv4, mapped};
 
 /// Read access to a frame.
 pub trait Bytes {
+    /// Bytes that are known to be there.
+    type View: View;
+
     /// Length of the whole frame in bytes.
     fn len(&self) -> u32;
 
     /// `N` bytes at an offset that is a constant once inlined: in the kernel this is direct packet access.
-    fn at<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
+    fn at<const N: usize>(&self, offset: u32) -> Option<Self::View>;
 
     /// `N` bytes at any offset: in the kernel this is a helper call, for the rare headers that move.
     fn read<const N: usize>(&self, offset: u32) -> Option<[u8; N]>;
+
+    /// An address at any offset, as [`Bytes::read`].
+    fn read_address(&self, offset: u32) -> Option<Address> {
+        self.read::<16>(offset)
+    }
 
     /// True for a frame without a byte.
     fn is_empty(&self) -> bool {
@@ -23,18 +31,51 @@ pub trait Bytes {
     }
 }
 
-impl Bytes for &[u8] {
+/// A piece of a frame, read by fields. An offset past the piece reads as zero (on the host) or is refused by
+/// the verifier (in the kernel): neither is ever asked for.
+pub trait View {
+    /// One byte.
+    fn byte(&self, offset: usize) -> u8;
+    /// Two bytes in network order.
+    fn short(&self, offset: usize) -> u16;
+    /// Four bytes as they are.
+    fn bytes4(&self, offset: usize) -> [u8; 4];
+    /// Sixteen bytes as they are.
+    fn address(&self, offset: usize) -> Address;
+}
+
+impl<'a> Bytes for &'a [u8] {
+    type View = &'a [u8];
+
     fn len(&self) -> u32 {
         u32::try_from(<[u8]>::len(self)).unwrap_or(u32::MAX)
     }
 
-    fn at<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
+    fn at<const N: usize>(&self, offset: u32) -> Option<&'a [u8]> {
         let start = usize::try_from(offset).ok()?;
-        self.get(start..start.checked_add(N)?)?.try_into().ok()
+        self.get(start..start.checked_add(N)?)
     }
 
     fn read<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
-        self.at(offset)
+        self.at::<N>(offset)?.try_into().ok()
+    }
+}
+
+impl View for &[u8] {
+    fn byte(&self, offset: usize) -> u8 {
+        self.get(offset).copied().unwrap_or_default()
+    }
+
+    fn short(&self, offset: usize) -> u16 {
+        u16::from_be_bytes([self.byte(offset), self.byte(offset + 1)])
+    }
+
+    fn bytes4(&self, offset: usize) -> [u8; 4] {
+        self.get(offset..).and_then(|rest| rest.first_chunk().copied()).unwrap_or_default()
+    }
+
+    fn address(&self, offset: usize) -> Address {
+        self.get(offset..).and_then(|rest| rest.first_chunk().copied()).unwrap_or_default()
     }
 }
 
@@ -69,7 +110,8 @@ pub enum Part {
 }
 
 /// The headers of an IP packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(8))]
 pub struct Packet {
     /// Source, IPv4 mapped.
     pub source: Address,
@@ -97,7 +139,36 @@ pub struct Packet {
     pub transport_offset: u32,
 }
 
+impl Default for Packet {
+    fn default() -> Self {
+        Self::CLEAN
+    }
+}
+
 impl Packet {
+    /// Nothing read yet.
+    pub const CLEAN: Self = Self {
+        source: [0; 16],
+        destination: [0; 16],
+        protocol: 0,
+        source_port: 0,
+        destination_port: 0,
+        flags: 0,
+        icmp_type: 0,
+        hop_limit: 0,
+        part: Part::Whole,
+        fragment_id: 0,
+        fragment_protocol: 0,
+        transport_offset: 0,
+    };
+
+    /// True for an ICMP or ICMPv6 echo request or reply.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_echo(&self) -> bool {
+        is_echo(self.protocol, self.icmp_type)
+    }
+
     /// True for an ICMP or ICMPv6 error, that is a message about another packet. Redirects are none.
     #[inline(always)]
     #[must_use]
@@ -114,7 +185,7 @@ impl Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// An IP packet.
-    Ip(Packet),
+    Ip,
     /// ARP, with the sender's protocol address.
     Arp([u8; 4]),
     /// VLAN or an `EtherType` that is neither IP nor ARP.
@@ -125,15 +196,16 @@ pub enum Frame {
     Martian,
 }
 
-/// Reads a frame that starts with an Ethernet header.
+/// Reads a frame that starts with an Ethernet header. The headers go to `packet`, which must be the default; of
+/// a frame that is not [`Frame::Ip`] it holds what was read before that was known.
 #[inline(always)]
-pub fn parse(bytes: &impl Bytes) -> Frame {
-    let Some(ether_type) = bytes.at::<2>(12) else { return Frame::Malformed };
-    match u16::from_be_bytes(ether_type) {
-        0x0800 => ipv4(bytes),
-        0x86dd => ipv6(bytes),
+pub fn parse(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
+    let Some(ethernet) = bytes.at::<14>(0) else { return Frame::Malformed };
+    match ethernet.short(12) {
+        0x0800 => ipv4(bytes, packet),
+        0x86dd => ipv6(bytes, packet),
         0x0806 => match bytes.at::<28>(ETHERNET) {
-            Some(arp) => Frame::Arp([arp[14], arp[15], arp[16], arp[17]]),
+            Some(arp) => Frame::Arp(arp.bytes4(14)),
             None => Frame::Malformed,
         },
         _ => Frame::Unknown,
@@ -142,120 +214,125 @@ pub fn parse(bytes: &impl Bytes) -> Frame {
 
 /// RFC 791. A total length of zero is a segmentation-offload packet larger than 64 KiB: the frame bounds it.
 #[inline(always)]
-fn ipv4(bytes: &impl Bytes) -> Frame {
+fn ipv4(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
     let Some(header) = bytes.at::<20>(ETHERNET) else { return Frame::Malformed };
-    let header_length = u32::from(header[0] & 0x0f) * 4;
-    if header[0] >> 4 != 4 || header_length < 20 {
+    packet.source = mapped(header.bytes4(12));
+    packet.destination = mapped(header.bytes4(16));
+    packet.protocol = header.byte(9);
+    packet.fragment_protocol = header.byte(9);
+    packet.hop_limit = header.byte(8);
+    let header_length = u32::from(header.byte(0) & 0x0f) * 4;
+    if header.byte(0) >> 4 != 4 || header_length < 20 {
         return Frame::Malformed;
     }
-    let available = bytes.len() - ETHERNET;
-    let total = match u32::from(u16::from_be_bytes([header[2], header[3]])) {
+    let available = bytes.len().wrapping_sub(ETHERNET);
+    let total = match u32::from(header.short(2)) {
         0 => available,
         total => total,
     };
     if total > available || total < header_length {
         return Frame::Malformed;
     }
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    let (offset, more) = (fragment & 0x1fff, fragment & 0x2000 != 0);
-    let mut packet = Packet {
-        source: mapped([header[12], header[13], header[14], header[15]]),
-        destination: mapped([header[16], header[17], header[18], header[19]]),
-        protocol: header[9],
-        hop_limit: header[8],
-        fragment_id: u32::from(u16::from_be_bytes([header[4], header[5]])),
-        fragment_protocol: header[9],
-        part: part(offset, more),
-        transport_offset: ETHERNET + header_length,
-        ..Packet::default()
-    };
+    let fragment = header.short(6);
+    packet.fragment_id = u32::from(header.short(4));
+    packet.part = part(fragment & 0x1fff, fragment & 0x2000 != 0);
+    packet.transport_offset = ETHERNET + header_length;
     if packet.part == Part::Later {
-        return later(packet, offset);
+        return later(packet.fragment_protocol, fragment & 0x1fff);
     }
-    let length = total - header_length;
-    let complete = if header_length == 20 {
-        transport::<true>(bytes, &mut packet, ETHERNET + 20, length)
+    if header_length == 20 {
+        transport::<true>(bytes, packet, ETHERNET + 20, total - header_length)
     } else {
-        transport::<false>(bytes, &mut packet, ETHERNET + header_length, length)
-    };
-    if complete { Frame::Ip(packet) } else { Frame::Malformed }
+        transport::<false>(bytes, packet, ETHERNET + header_length, total - header_length)
+    }
 }
 
 /// RFC 8200. A payload length of zero is a jumbogram or an offload packet: the frame bounds it.
 #[inline(always)]
-fn ipv6(bytes: &impl Bytes) -> Frame {
+fn ipv6(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
     let Some(header) = bytes.at::<40>(ETHERNET) else { return Frame::Malformed };
-    if header[0] >> 4 != 6 {
+    packet.source = header.address(8);
+    packet.destination = header.address(24);
+    packet.protocol = header.byte(6);
+    packet.hop_limit = header.byte(7);
+    if header.byte(0) >> 4 != 6 {
         return Frame::Malformed;
     }
-    let available = bytes.len() - ETHERNET - 40;
-    let payload = match u32::from(u16::from_be_bytes([header[4], header[5]])) {
+    let available = bytes.len().wrapping_sub(ETHERNET + 40);
+    let payload = match u32::from(header.short(4)) {
         0 => available,
         payload => payload,
     };
     if payload > available {
         return Frame::Malformed;
     }
-    let mut packet = Packet {
-        source: address(&header, 8),
-        destination: address(&header, 24),
-        protocol: header[6],
-        hop_limit: header[7],
-        transport_offset: ETHERNET + 40,
-        ..Packet::default()
-    };
     if is_ipv4(&packet.source) || is_ipv4(&packet.destination) {
         return Frame::Martian;
     }
     if !is_extension_header(packet.protocol) {
-        let complete = transport::<true>(bytes, &mut packet, ETHERNET + 40, payload);
-        return if complete { Frame::Ip(packet) } else { Frame::Malformed };
+        packet.transport_offset = ETHERNET + 40;
+        return transport::<true>(bytes, packet, ETHERNET + 40, payload);
     }
-    extension_headers(bytes, packet, ETHERNET + 40 + payload)
+    let end = ETHERNET + 40 + payload;
+    let Some(walked) = extension_headers(bytes, packet.protocol, end) else { return Frame::Malformed };
+    packet.protocol = walked.protocol;
+    packet.part = walked.part;
+    packet.fragment_id = walked.fragment_id;
+    packet.fragment_protocol = walked.fragment_protocol;
+    packet.transport_offset = walked.offset;
+    if walked.part == Part::Later {
+        return later(walked.fragment_protocol, walked.fragment_offset);
+    }
+    transport::<false>(bytes, packet, walked.offset, end.wrapping_sub(walked.offset))
 }
 
-/// Walks the extension headers of a packet that ends at byte `end` of the frame.
-#[inline(always)]
-fn extension_headers(bytes: &impl Bytes, mut packet: Packet, end: u32) -> Frame {
-    let mut offset = ETHERNET + 40;
+/// Where a chain of extension headers ends, and what its fragment header said.
+#[derive(Clone, Copy, Default)]
+struct Walked {
+    protocol: u8,
+    fragment_protocol: u8,
+    part: Part,
+    fragment_offset: u16,
+    fragment_id: u32,
+    offset: u32,
+}
+
+/// Walks the extension headers of a packet that ends at byte `end` of the frame. Not inlined: it is rare, and a
+/// function of its own keeps the common path short for the verifier and the cache.
+#[inline(never)]
+fn extension_headers<B: Bytes>(bytes: &B, first: u8, end: u32) -> Option<Walked> {
+    let mut walked = Walked { protocol: first, offset: ETHERNET + 40, ..Walked::default() };
     for _ in 0..MAX_EXTENSION_HEADERS {
-        if !is_extension_header(packet.protocol) {
+        if !is_extension_header(walked.protocol) {
             break;
         }
-        let Some(header) = bytes.read::<8>(offset) else { return Frame::Malformed };
-        let length = match packet.protocol {
-            FRAGMENT_HEADER => {
-                let fragment = u16::from_be_bytes([header[2], header[3]]);
-                let (position, more) = (fragment >> 3, fragment & 1 != 0);
-                packet.fragment_id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-                packet.fragment_protocol = header[0];
-                // A second fragment header must not undo the first.
-                if packet.part == Part::Whole {
-                    packet.part = part(position, more);
-                } else {
-                    return Frame::Malformed;
-                }
-                if packet.part == Part::Later {
-                    packet.protocol = header[0];
-                    return later(packet, position);
-                }
-                8
-            }
+        let header = bytes.read::<8>(walked.offset)?;
+        let length = match walked.protocol {
+            FRAGMENT_HEADER => 8,
             AUTHENTICATION_HEADER => (u32::from(header[1]) + 2) * 4,
             _ => (u32::from(header[1]) + 1) * 8,
         };
-        packet.protocol = header[0];
-        offset += length;
-        if offset > end {
-            return Frame::Malformed;
+        if walked.offset + length > end {
+            return None;
+        }
+        if walked.protocol == FRAGMENT_HEADER {
+            // A second fragment header must not undo the first.
+            if walked.part != Part::Whole {
+                return None;
+            }
+            let fragment = u16::from_be_bytes([header[2], header[3]]);
+            walked.fragment_offset = fragment >> 3;
+            walked.part = part(fragment >> 3, fragment & 1 != 0);
+            walked.fragment_id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            walked.fragment_protocol = header[0];
+        }
+        walked.protocol = header[0];
+        walked.offset += length;
+        if walked.part == Part::Later {
+            return Some(walked);
         }
     }
-    if is_extension_header(packet.protocol) {
-        return Frame::Malformed;
-    }
-    packet.transport_offset = offset;
-    let complete = transport::<false>(bytes, &mut packet, offset, end - offset);
-    if complete { Frame::Ip(packet) } else { Frame::Malformed }
+    if is_extension_header(walked.protocol) { None } else { Some(walked) }
 }
 
 const HOP_BY_HOP: u8 = 0;
@@ -280,120 +357,139 @@ const fn part(offset: u16, more: bool) -> Part {
 
 /// RFC 3128: a TCP fragment at offset 1 (8 bytes) can only be there to rewrite the flags that were judged.
 #[inline(always)]
-fn later(packet: Packet, offset: u16) -> Frame {
-    if packet.fragment_protocol == TCP && offset == 1 { Frame::Malformed } else { Frame::Ip(packet) }
+fn later(protocol: u8, offset: u16) -> Frame {
+    if protocol == TCP && offset == 1 { Frame::Malformed } else { Frame::Ip }
 }
 
-#[inline(always)]
-fn address(header: &[u8; 40], start: usize) -> Address {
-    let mut address = [0; 16];
-    address.copy_from_slice(&header[start..start + 16]);
-    address
+/// The beginning of a transport header, as far as it is needed.
+#[derive(Clone, Copy)]
+struct Start {
+    first: u16,
+    second: u16,
+    third: u16,
+    icmp_type: u8,
 }
 
-/// Reads what is needed of the transport header. `length` is the payload's, from `offset` on. False when the
+/// Reads what is needed of the transport header. `length` is the payload's, from `offset` on. Malformed when the
 /// protocol's header does not fit: 20 bytes for TCP (the flags must be in the first fragment too), 12 for
 /// SCTP, 8 for UDP and ICMP.
 #[inline(always)]
-fn transport<const FIXED: bool>(bytes: &impl Bytes, packet: &mut Packet, offset: u32, length: u32) -> bool {
+fn transport<const FIXED: bool>(bytes: &impl Bytes, packet: &mut Packet, offset: u32, length: u32) -> Frame {
     let shortest = match packet.protocol {
         TCP => 20,
         SCTP => 12,
         UDP | ICMP | ICMPV6 => 8,
-        _ => return true,
+        _ => return Frame::Ip,
     };
     if length < shortest {
-        return false;
+        return Frame::Malformed;
     }
-    let header = if FIXED { bytes.at::<8>(offset) } else { bytes.read::<8>(offset) };
-    let Some(header) = header else { return false };
-    let first = u16::from_be_bytes([header[0], header[1]]);
-    let second = u16::from_be_bytes([header[2], header[3]]);
-    match packet.protocol {
-        TCP => {
-            let flags = if FIXED { bytes.at::<1>(offset + 13) } else { bytes.read::<1>(offset + 13) };
-            let Some(flags) = flags else { return false };
-            (packet.source_port, packet.destination_port, packet.flags) = (first, second, flags[0]);
+    let start = if FIXED {
+        let Some(header) = bytes.at::<8>(offset) else { return Frame::Malformed };
+        Start {
+            first: header.short(0),
+            second: header.short(2),
+            third: header.short(4),
+            icmp_type: header.byte(0),
         }
-        SCTP => {
-            (packet.source_port, packet.destination_port) = (first, second);
-            if length > 12 {
-                let chunk = if FIXED { bytes.at::<1>(offset + 12) } else { bytes.read::<1>(offset + 12) };
-                let Some(chunk) = chunk else { return false };
-                packet.flags = chunk[0];
-            }
+    } else {
+        let Some(header) = bytes.read::<8>(offset) else { return Frame::Malformed };
+        Start {
+            first: u16::from_be_bytes([header[0], header[1]]),
+            second: u16::from_be_bytes([header[2], header[3]]),
+            third: u16::from_be_bytes([header[4], header[5]]),
+            icmp_type: header[0],
         }
-        UDP => (packet.source_port, packet.destination_port) = (first, second),
-        _ => {
-            packet.icmp_type = header[0];
-            let echo = match packet.protocol {
-                ICMP => matches!(header[0], 0 | 8),
-                _ => matches!(header[0], 128 | 129),
-            };
-            if echo {
-                let id = u16::from_be_bytes([header[4], header[5]]);
-                (packet.source_port, packet.destination_port) = (id, id);
-            }
-        }
-    }
-    true
-}
-
-/// The packet that an ICMP error is about, as far as it is quoted: source, destination, protocol, ports.
-/// `None` when it is a later fragment or cut before the ports.
-#[inline(always)]
-pub fn quoted(bytes: &impl Bytes, error: &Packet) -> Option<Packet> {
-    let start = error.transport_offset + 8;
-    if error.protocol == ICMP { quoted_ipv4(bytes, start) } else { quoted_ipv6(bytes, start) }
-}
-
-#[inline(always)]
-fn quoted_ipv4(bytes: &impl Bytes, start: u32) -> Option<Packet> {
-    let header = bytes.read::<20>(start)?;
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    if header[0] >> 4 != 4 || fragment & 0x1fff != 0 {
-        return None;
-    }
-    let packet = Packet {
-        source: mapped([header[12], header[13], header[14], header[15]]),
-        destination: mapped([header[16], header[17], header[18], header[19]]),
-        protocol: header[9],
-        ..Packet::default()
     };
-    quoted_ports(bytes, packet, start + u32::from(header[0] & 0x0f) * 4)
-}
-
-#[inline(always)]
-fn quoted_ipv6(bytes: &impl Bytes, start: u32) -> Option<Packet> {
-    let header = bytes.read::<40>(start)?;
-    if header[0] >> 4 != 6 {
-        return None;
-    }
-    let packet = Packet {
-        source: address(&header, 8),
-        destination: address(&header, 24),
-        protocol: header[6],
-        ..Packet::default()
+    // The one byte that TCP and SCTP have further on: the flags, the type of the first chunk.
+    let further = match packet.protocol {
+        TCP => Some(13),
+        SCTP if length > 12 => Some(12),
+        _ => None,
     };
-    quoted_ports(bytes, packet, start + 40)
+    if let Some(further) = further {
+        let byte = if FIXED {
+            bytes.at::<1>(offset + further).map(|byte| byte.byte(0))
+        } else {
+            bytes.read::<1>(offset + further).map(|byte| byte[0])
+        };
+        let Some(byte) = byte else { return Frame::Malformed };
+        packet.flags = byte;
+    }
+    if matches!(packet.protocol, ICMP | ICMPV6) {
+        packet.icmp_type = start.icmp_type;
+        if is_echo(packet.protocol, start.icmp_type) {
+            (packet.source_port, packet.destination_port) = (start.third, start.third);
+        }
+    } else {
+        (packet.source_port, packet.destination_port) = (start.first, start.second);
+    }
+    Frame::Ip
 }
 
+/// True for an echo request or reply.
 #[inline(always)]
-fn quoted_ports(bytes: &impl Bytes, mut packet: Packet, offset: u32) -> Option<Packet> {
-    let header = bytes.read::<8>(offset)?;
-    match packet.protocol {
+#[must_use]
+const fn is_echo(protocol: u8, icmp_type: u8) -> bool {
+    match protocol {
+        ICMP => matches!(icmp_type, 0 | 8),
+        ICMPV6 => matches!(icmp_type, 128 | 129),
+        _ => false,
+    }
+}
+
+/// What an ICMP error quotes of the packet that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// Source, IPv4 mapped.
+    pub source: Address,
+    /// Destination, IPv4 mapped.
+    pub destination: Address,
+    /// Upper-layer protocol.
+    pub protocol: u8,
+    /// As in [`Packet`].
+    pub source_port: u16,
+    /// As in [`Packet`].
+    pub destination_port: u16,
+}
+
+/// The packet that an ICMP error (`protocol` ICMP or ICMPv6, its header at `transport_offset`) is about, as far
+/// as it is quoted. `None` when it is a later fragment or cut before the ports.
+#[inline(always)]
+pub fn quoted(bytes: &impl Bytes, protocol: u8, transport_offset: u32) -> Option<Quoted> {
+    let start = transport_offset + 8;
+    let header = bytes.read::<12>(start)?;
+    let mut quoted =
+        Quoted { source: [0; 16], destination: [0; 16], protocol: 0, source_port: 0, destination_port: 0 };
+    let next = if protocol == ICMP {
+        let fragment = u16::from_be_bytes([header[6], header[7]]);
+        if header[0] >> 4 != 4 || fragment & 0x1fff != 0 {
+            return None;
+        }
+        quoted.source = mapped(bytes.read::<4>(start + 12)?);
+        quoted.destination = mapped(bytes.read::<4>(start + 16)?);
+        quoted.protocol = header[9];
+        start + u32::from(header[0] & 0x0f) * 4
+    } else {
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        quoted.source = bytes.read_address(start + 8)?;
+        quoted.destination = bytes.read_address(start + 24)?;
+        quoted.protocol = header[6];
+        start + 40
+    };
+    let header = bytes.read::<8>(next)?;
+    match quoted.protocol {
         TCP | UDP | SCTP => {
-            packet.source_port = u16::from_be_bytes([header[0], header[1]]);
-            packet.destination_port = u16::from_be_bytes([header[2], header[3]]);
+            quoted.source_port = u16::from_be_bytes([header[0], header[1]]);
+            quoted.destination_port = u16::from_be_bytes([header[2], header[3]]);
         }
-        ICMP | ICMPV6 => {
-            packet.icmp_type = header[0];
-            if matches!(header[0], 0 | 8 | 128 | 129) {
-                let id = u16::from_be_bytes([header[4], header[5]]);
-                (packet.source_port, packet.destination_port) = (id, id);
-            }
+        protocol if is_echo(protocol, header[0]) => {
+            let id = u16::from_be_bytes([header[4], header[5]]);
+            (quoted.source_port, quoted.destination_port) = (id, id);
         }
         _ => {}
     }
-    Some(packet)
+    Some(quoted)
 }

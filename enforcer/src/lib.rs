@@ -3,5 +3,13 @@
 //! Data flows one way: a `Change` (compiled elsewhere) goes into a [`backend`]; packets meet it in the kernel;
 //! what is in force is read back. Invariant: nothing here knows Kubernetes wire types or decides a policy.
 
+pub mod attach;
 pub mod backend;
+mod bpf;
+pub mod events;
+pub mod instance;
+pub mod maps;
+pub mod object;
 pub mod prove;
+
+pub use instance::{Datapath, LoadOptions};

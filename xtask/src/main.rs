@@ -1,2 +1,26 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: tasks for who works on netlab, never for who uses it.
+//!
+//! One variant of [`Task`] and one file per task. Nothing that ships depends on this crate.
+
+use clap::{Parser, Subcommand};
+
+mod bpf;
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "Tasks for who works on netlab")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build the BPF object and put it where the enforcer embeds it, or check that it is current.
+    Bpf(bpf::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Bpf(arguments) => bpf::run(&arguments),
+    }
+}

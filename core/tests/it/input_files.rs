@@ -48,11 +48,6 @@ pub(crate) fn load_directory(directory: &Path) -> Loaded {
     load(documents(directory), &Budget::default())
 }
 
-/// Loads one of the project's examples.
-pub(crate) fn example(name: &str) -> Loaded {
-    load_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name))
-}
-
 /// Loads one text under the name `a.yaml`.
 pub(crate) fn load_text(text: &str) -> Loaded {
     load([Document { name: "a.yaml".into(), text: text.into() }], &Budget::default())

@@ -1,9 +1,7 @@
 //! What users of the library see, one topic per file.
 
 mod e2e;
-mod endpoint_ref;
 mod input_cases;
-mod input_examples;
 mod input_files;
 mod oracle_boundary;
 mod oracle_cases;

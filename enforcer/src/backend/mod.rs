@@ -5,4 +5,3 @@
 
 pub mod dry_run;
 pub mod nft;
-pub mod wire;

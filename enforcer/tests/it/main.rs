@@ -2,5 +2,6 @@
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod backend_contract;
-mod backend_nft;
 mod backend_site;
+mod bpf_load;
+mod bpf_require;

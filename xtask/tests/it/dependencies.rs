@@ -29,10 +29,10 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("aya-obj", &["netlab-enforcer"]),
     ("clap", &["netlab", "xtask"]),
     ("clap_complete", &["netlab", "xtask"]),
-    ("granit-parser", &["netlab-core"]),
     ("k8s-openapi", &[]),
     ("kube", &[]),
     ("libloading", &[]),
+    ("granit-parser", &["netlab-core"]),
     ("serde-saphyr", &["netlab-core"]),
     ("tokio", &[]),
 ];

@@ -1,4 +1,0 @@
-//! `netlab policy …`: one file per verb.
-
-pub(super) mod compile;
-pub(super) mod eval;

@@ -1,0 +1,385 @@
+//! A loaded instance of the object: its programs, its maps, what it does with a frame.
+//!
+//! Invariant: everything is held by file descriptors of this process and by nothing else; when the process ends,
+//! by whatever signal, programs, links and maps are gone. Two instances of the same object that share policy maps
+//! judge alike: they differ in what they have seen, not in code, constants or policy. Knows no order of writes
+//! (`update` does) and no Kubernetes.
+#![expect(clippy::missing_errors_doc, reason = "each error type says when it occurs")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use netlab_ebpf::abi::{Direction, Event};
+use nix::time::{ClockId, clock_getres};
+
+use crate::attach::{AttachError, Attached};
+use crate::bpf::{self, MapShape};
+use crate::events::{EventError, Events};
+use crate::maps::{self, MapError, MapSizes, PolicyMaps, StateMaps};
+use crate::object::{self, CONSTANTS, Globals, Object, ObjectError};
+
+/// How to load the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Report every decision that is not a known flow's, with the packet's kernel address.
+    pub lab: bool,
+    /// Outside a lab: report one in so many allowed new flows; 0 for none. Denied packets are always reported.
+    pub allowed_events: u32,
+    /// How much the maps hold.
+    pub sizes: MapSizes,
+}
+
+impl LoadOptions {
+    /// For a node.
+    pub const NODE: Self = Self { lab: false, allowed_events: 0, sizes: MapSizes::NODE };
+    /// For a lab.
+    pub const LAB: Self = Self { lab: true, allowed_events: 0, sizes: MapSizes::LAB };
+}
+
+/// The tc datapath, loaded into the kernel.
+///
+/// ```no_run
+/// use netlab_enforcer::{Datapath, LoadOptions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let datapath = Datapath::load(&LoadOptions::LAB)?; // needs CAP_BPF and CAP_NET_ADMIN; leaves nothing behind
+/// let maps = datapath.policy(); // write policy here: maps.policy.set_all(…), maps.devices.set(ifindex, …)
+/// // On a thread inside the node's network namespace:
+/// let attached = datapath.attach("veth-web")?; // both directions, first on their hooks; dropping it detaches
+/// // A second instance on the same policy, to ask without disturbing:
+/// let mut witness = datapath.second_instance()?;
+/// assert_eq!(witness.identity()?, datapath.identity()?);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Datapath {
+    options: LoadOptions,
+    from_pod: Program,
+    to_pod: Program,
+    policy: PolicyMaps,
+    state: StateMaps,
+    events: Events,
+    constants: Arc<OwnedFd>,
+    constants_size: usize,
+}
+
+/// A program in the kernel.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+    id: u32,
+    tag: [u8; 8],
+}
+
+impl Program {
+    /// The kernel's id, as `bpftool prog show id` takes it.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The kernel's hash over the instructions.
+    pub fn tag(&self) -> [u8; 8] {
+        self.tag
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What makes two instances judge alike. Equal for an instance and its second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// SHA-256 of the object.
+    pub object: String,
+    /// Tags of `from_pod` and `to_pod`. A tag does not cover constants, hence the next field.
+    pub tags: [[u8; 8]; 2],
+    /// The constants, as read back from the kernel.
+    pub constants: Vec<u8>,
+    /// The kernel's ids of the policy maps, by name.
+    pub policy_maps: BTreeMap<&'static str, u32>,
+}
+
+/// What a program did with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// Whether the frame would pass.
+    pub allow: bool,
+    /// The decision's record; `None` for a packet of a known flow, and outside a lab for most that pass.
+    pub event: Option<Event>,
+}
+
+impl Datapath {
+    /// Loads the object with maps of its own.
+    pub fn load(options: &LoadOptions) -> Result<Self, LoadError> {
+        Self::load_with(options, &BTreeMap::new())
+    }
+
+    /// Loads the same object again, on the same policy maps but with flows, fragments, counters and events of its
+    /// own: what it is asked changes nothing for live packets.
+    pub fn second_instance(&self) -> Result<Self, LoadError> {
+        Self::load_with(&self.options, &self.policy.handles())
+    }
+
+    fn load_with(
+        options: &LoadOptions,
+        shared: &BTreeMap<&'static str, Arc<OwnedFd>>,
+    ) -> Result<Self, LoadError> {
+        let object = Object::read(Globals {
+            seconds_per_jiffy: seconds_per_jiffy()?,
+            lab: u32::from(options.lab),
+            allowed_events: options.allowed_events,
+        })?;
+        let mut fds = BTreeMap::new();
+        let mut constants_size = 0;
+        for (name, definition) in object.maps() {
+            let fd = match shared.get(name.as_str()) {
+                Some(fd) => Arc::clone(fd),
+                None => Arc::new(create(&name, definition.shape, options)?),
+            };
+            if !definition.data.is_empty() {
+                constants_size = definition.data.len();
+                bpf::update(fd.as_fd(), &0_u32.to_ne_bytes(), &definition.data)
+                    .and_then(|()| bpf::freeze(fd.as_fd()))
+                    .map_err(|source| LoadError::Map { map: name.clone(), source })?;
+            }
+            fds.insert(name, fd);
+        }
+        let numbers = fds.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect();
+        let mut programs = Vec::new();
+        for code in object.link(&numbers)? {
+            programs.push(load_program(&code)?);
+        }
+        let [from_pod, to_pod] = <[Program; 2]>::try_from(programs)
+            .map_err(|_| ObjectError::NoProgram { name: object::PROGRAMS[0] })?;
+        Ok(Self {
+            options: *options,
+            from_pod,
+            to_pod,
+            policy: PolicyMaps::take(&mut fds)?,
+            state: StateMaps::take(&mut fds)?,
+            events: Events::new(&*maps::fd(&mut fds, "EVENTS")?)?,
+            constants: maps::fd(&mut fds, CONSTANTS)?,
+            constants_size,
+        })
+    }
+
+    /// The maps that hold policy; shared with second instances.
+    pub fn policy(&self) -> &PolicyMaps {
+        &self.policy
+    }
+
+    /// What this instance saw: flows, fragments, counters.
+    pub fn state(&self) -> &StateMaps {
+        &self.state
+    }
+
+    /// The decisions that this instance reports.
+    pub fn events(&mut self) -> &mut Events {
+        &mut self.events
+    }
+
+    /// The program of a direction, seen from the pod.
+    pub fn program(&self, direction: Direction) -> &Program {
+        match direction {
+            Direction::Egress => &self.from_pod,
+            Direction::Ingress => &self.to_pod,
+        }
+    }
+
+    /// How it was loaded.
+    pub fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+
+    /// Attaches both programs to a pod's host-side interface, before all others on their hooks. Call it on a
+    /// thread in the network namespace of that interface. Until its record is written to `DEVICES`, every packet
+    /// of the interface is dropped as not ready.
+    pub fn attach(&self, interface: &str) -> Result<Attached, AttachError> {
+        Attached::new(interface, self)
+    }
+
+    /// What must be equal for two instances to judge alike.
+    pub fn identity(&self) -> Result<Identity, MapError> {
+        let mut constants = vec![0; self.constants_size];
+        bpf::lookup(self.constants.as_fd(), &0_u32.to_ne_bytes(), &mut constants)
+            .map_err(|source| MapError::Kernel { action: "read", map: CONSTANTS, source })?;
+        Ok(Identity {
+            object: object::hash(),
+            tags: [self.from_pod.tag, self.to_pod.tag],
+            constants,
+            policy_maps: self.policy.ids(),
+        })
+    }
+
+    /// Runs the program of a direction on an Ethernet frame, as if it met the hook of `ifindex` having entered the
+    /// node by `ingress_ifindex`. Both must be numbers of interfaces in this thread's network namespace. Flows
+    /// are kept from one run to the next ([`StateMaps::forget_flows`]). The kernel takes frames of 14 to some 3,500
+    /// bytes, and at least 34 for IPv4 and 54 for IPv6; it gives every such packet a socket, so with
+    /// `ingress_ifindex` 0 it counts as the node's own.
+    pub fn test_run(
+        &mut self,
+        direction: Direction,
+        frame: &[u8],
+        ifindex: u32,
+        ingress_ifindex: u32,
+    ) -> Result<TestRun, RunError> {
+        while self.events.next_event().is_some() {}
+        let (returned, _) = self.run(direction, frame, ifindex, ingress_ifindex, 1)?;
+        let mut event = None;
+        while let Some(next) = self.events.next_event() {
+            event = Some(next);
+        }
+        match returned {
+            NEXT => Ok(TestRun { allow: true, event }),
+            DROP => Ok(TestRun { allow: false, event }),
+            other => Err(RunError::Returned { returned: other }),
+        }
+    }
+
+    /// Mean nanoseconds of a run, for benchmarks: the frame is judged `repeat` times.
+    pub fn time(
+        &self,
+        direction: Direction,
+        frame: &[u8],
+        ifindex: u32,
+        ingress_ifindex: u32,
+        repeat: u32,
+    ) -> Result<u32, RunError> {
+        self.run(direction, frame, ifindex, ingress_ifindex, repeat).map(|(_, nanoseconds)| nanoseconds)
+    }
+
+    fn run(
+        &self,
+        direction: Direction,
+        frame: &[u8],
+        ifindex: u32,
+        ingress_ifindex: u32,
+        repeat: u32,
+    ) -> Result<(i32, u32), RunError> {
+        // `struct __sk_buff`: only these two fields are given.
+        let mut context = [0_u8; 192];
+        for (offset, value) in [(36, ingress_ifindex), (40, ifindex)] {
+            if let Some(field) = context.get_mut(offset..offset + 4) {
+                field.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        bpf::test_run(self.program(direction).fd(), frame, &context, repeat)
+            .map_err(|source| RunError::Refused { bytes: frame.len(), ifindex, source })
+    }
+}
+
+/// `TCX_NEXT`.
+const NEXT: i32 = -1;
+/// `TCX_DROP`.
+const DROP: i32 = 2;
+
+fn create(name: &str, shape: MapShape, options: &LoadOptions) -> Result<OwnedFd, LoadError> {
+    let max_entries = options.sizes.of(name).unwrap_or(shape.max_entries);
+    let shape = match shape.kind {
+        RING_BUFFER => MapShape { key_size: 0, value_size: 0, max_entries, ..shape },
+        _ => MapShape { max_entries, ..shape },
+    };
+    bpf::create_map(name, shape).map_err(|source| match source.raw_os_error() {
+        Some(libc::EPERM) => LoadError::NotAllowed,
+        _ => LoadError::Map { map: name.to_owned(), source },
+    })
+}
+
+/// `BPF_MAP_TYPE_RINGBUF`: has neither keys nor values, though its definition names the records' type.
+const RING_BUFFER: u32 = 27;
+
+fn load_program(code: &object::Code) -> Result<Program, LoadError> {
+    let load = |log: &mut [u8]| bpf::load_classifier(code.name, &code.instructions, &code.license, log);
+    let fd = match load(&mut []) {
+        Ok(fd) => fd,
+        Err(source) if source.raw_os_error() == Some(libc::EPERM) => return Err(LoadError::NotAllowed),
+        Err(source) => {
+            // Once more, for the verifier's words.
+            let mut log = vec![0; 1 << 24];
+            let again = load(&mut log).err().unwrap_or(source);
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            let text = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
+            return Err(LoadError::Verifier { program: code.name, source: again, log: last_lines(&text) });
+        }
+    };
+    let info = bpf::program_info(fd.as_fd()).map_err(|source| LoadError::Verifier {
+        program: code.name,
+        source,
+        log: String::new(),
+    })?;
+    Ok(Program { fd, id: info.id, tag: info.tag })
+}
+
+/// The end of the verifier's log, which says why.
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(40)..).unwrap_or_default().join("\n")
+}
+
+/// 2^32 divided by the kernel's ticks per second, which is the resolution of its coarse clock.
+fn seconds_per_jiffy() -> Result<u64, LoadError> {
+    let resolution = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_err(LoadError::Clock)?;
+    let nanoseconds = u64::try_from(resolution.tv_nsec()).unwrap_or(0);
+    Ok((nanoseconds << 32) / 1_000_000_000)
+}
+
+/// Why the object could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The object itself.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A map, once made.
+    #[error(transparent)]
+    Maps(#[from] MapError),
+    /// The event ring.
+    #[error(transparent)]
+    Events(#[from] EventError),
+    /// Missing privileges.
+    #[error("loading BPF is not allowed: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
+    NotAllowed,
+    /// The coarse clock cannot be asked.
+    #[error("the kernel does not tell its tick: {0}")]
+    Clock(nix::Error),
+    /// A map could not be made.
+    #[error("cannot make map {map}: {source}")]
+    Map {
+        /// The map.
+        map: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The verifier refused.
+    #[error("the kernel refuses program {program}: {source}\n{log}")]
+    Verifier {
+        /// The program.
+        program: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+        /// The end of the verifier's log.
+        log: String,
+    },
+}
+
+/// Why a test run has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The kernel does not run it.
+    #[error("the kernel does not test-run a frame of {bytes} bytes on interface {ifindex}: {source}")]
+    Refused {
+        /// The frame's length.
+        bytes: usize,
+        /// The interface.
+        ifindex: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Neither of the two verdicts.
+    #[error("the program returned {returned}, which is no verdict of ours")]
+    Returned {
+        /// What it returned.
+        returned: i32,
+    },
+}

@@ -1,0 +1,34 @@
+//! The object loads: the verifier accepts both programs, and a second instance is the same but for what it saw.
+
+use netlab_enforcer::maps::PolicyMaps;
+use netlab_enforcer::{LoadOptions, maps::MapSizes};
+
+use super::bpf_require::datapath;
+
+#[test]
+fn the_verifier_accepts_both_programs_in_lab_and_on_a_node() {
+    let node = LoadOptions { sizes: MapSizes::LAB, ..LoadOptions::NODE };
+    for options in [LoadOptions::LAB, node] {
+        let Some(datapath) = datapath("bpf_load", &options) else { return };
+        let identity = datapath.identity().expect("identity");
+        assert_ne!(identity.tags[0], identity.tags[1], "two programs");
+        assert_eq!(identity.policy_maps.keys().copied().collect::<Vec<_>>(), {
+            let mut names = PolicyMaps::NAMES.to_vec();
+            names.sort_unstable();
+            names
+        });
+    }
+}
+
+#[test]
+fn a_second_instance_is_the_same_but_for_what_it_saw() {
+    let Some(datapath) = datapath("bpf_load", &LoadOptions::LAB) else { return };
+    let start = std::time::Instant::now();
+    let second = datapath.second_instance().expect("second instance");
+    eprintln!("second instance: {:?}", start.elapsed());
+    assert_eq!(second.identity().expect("identity"), datapath.identity().expect("identity"));
+    assert_ne!(second.state().counters.id(), datapath.state().counters.id());
+    assert_ne!(second.state().conntrack4.id(), datapath.state().conntrack4.id());
+    drop(datapath);
+    second.policy().peers.get(&[0; 16]).expect("the maps live as long as one instance does");
+}
