@@ -8,7 +8,7 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 
-use super::node::{Entry, Node, Value, excerpt, push_key};
+use super::node::{Entry, Node, Value, excerpt, push_index, push_key};
 use crate::model::source::Position;
 
 /// Why a node is not the wanted struct.
@@ -31,7 +31,7 @@ pub(crate) fn decode<T: DeserializeOwned>(node: &Node<'_>) -> Result<T, DecodeEr
         for step in fault.steps.iter().rev() {
             match step {
                 Step::Key(key) => push_key(&mut path, key),
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Index(index) => push_index(&mut path, *index),
             }
         }
         DecodeError {

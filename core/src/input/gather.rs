@@ -91,6 +91,11 @@ impl Gathered {
         };
         match classify(api_version, kind) {
             Class::Known(known) => {
+                if known == Known::NetworkPolicy
+                    && let Some(spec) = node.get("spec")
+                {
+                    self.diagnostics.extend(null_elements(spec).into_iter().map(stays_out));
+                }
                 if let Err(error) = self.known(file, node, known, kind) {
                     let mut diagnostic = Diagnostic::error(code::WRONG_TYPE, error.message);
                     diagnostic.position = error.position;
@@ -257,6 +262,23 @@ fn is_read(path: &str) -> bool {
     }
     let field = path.rsplit('.').next().unwrap_or(path);
     FIELDS.binary_search(&field).is_ok() || path.starts_with("metadata.labels.")
+}
+
+/// List elements that are null: a dash with nothing behind it, which is a rule for everybody.
+fn null_elements(spec: &Node<'_>) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    spec.walk("spec", &mut |path, node, in_list| {
+        if in_list && node.value == Value::Null {
+            let mut diagnostic = Diagnostic::warning(code::NULL_ELEMENT, "a list element with nothing in it")
+                .at(node.position)
+                .with_hint(
+                    "it stands for every default at once, as `{}` does: write `- {}`, or take the dash away",
+                );
+            path.clone_into(&mut diagnostic.path);
+            found.push(diagnostic);
+        }
+    });
+    found
 }
 
 fn metadata(node: &Node<'_>, key: &str) -> Option<String> {

@@ -73,35 +73,43 @@ impl<'t> Node<'t> {
     /// is not wanted is not descended into.
     pub(crate) fn spans(&self, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Position> {
         let mut spans = vec![(String::new(), self.position)];
-        let mut path = String::new();
-        self.collect_spans(&mut path, wanted, &mut spans);
+        self.visit(&mut String::new(), &mut |path, position, _, _| {
+            let wanted = wanted(path);
+            if wanted {
+                spans.push((path.to_owned(), position));
+            }
+            wanted
+        });
         spans.into_iter().collect()
     }
 
-    fn collect_spans(
-        &self,
-        path: &mut String,
-        wanted: &dyn Fn(&str) -> bool,
-        spans: &mut Vec<(String, Position)>,
-    ) {
+    /// Every value below, with its path and whether it is a list's element.
+    pub(crate) fn walk(&self, path: &str, each: &mut dyn FnMut(&str, &Self, bool)) {
+        self.visit(&mut path.to_owned(), &mut |path, _, node, in_list| {
+            each(path, node, in_list);
+            true
+        });
+    }
+
+    /// Calls `descend(path, place, value, is a list's element)` for every value below, and goes on into the value
+    /// where that says so. The place of a field is its key's.
+    fn visit(&self, path: &mut String, descend: &mut dyn FnMut(&str, Position, &Self, bool) -> bool) {
         let length = path.len();
         match &self.value {
             Value::Mapping(entries) => {
                 for entry in entries {
                     push_key(path, &entry.key);
-                    if wanted(path) {
-                        spans.push((path.clone(), entry.position));
-                        entry.value.collect_spans(path, wanted, spans);
+                    if descend(path, entry.position, &entry.value, false) {
+                        entry.value.visit(path, descend);
                     }
                     path.truncate(length);
                 }
             }
             Value::Sequence(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    path.push_str(&format!("[{index}]"));
-                    if wanted(path) {
-                        spans.push((path.clone(), item.position));
-                        item.collect_spans(path, wanted, spans);
+                    push_index(path, index);
+                    if descend(path, item.position, item, true) {
+                        item.visit(path, descend);
                     }
                     path.truncate(length);
                 }
@@ -109,6 +117,13 @@ impl<'t> Node<'t> {
             _ => {}
         }
     }
+}
+
+/// Appends an index to a field path: `[3]`.
+pub(crate) fn push_index(path: &mut String, index: usize) {
+    path.push('[');
+    path.push_str(&index.to_string());
+    path.push(']');
 }
 
 /// Appends a key to a field path as the API server's messages do: `.name`, or `[a.b/c]` where the key itself

@@ -1,5 +1,6 @@
 //! What users of the library see, one topic per file.
 
+mod catalog;
 mod e2e;
 mod input_cases;
 mod input_files;
