@@ -109,14 +109,6 @@ pub enum Problem {
         /// The class.
         class: u32,
     },
-    /// A row is for a class that no prefix has.
-    #[error("{table}: peer class {class} has a row, but no prefix is in that class")]
-    PeerClassUnknown {
-        /// `ruleset 3 ingress`.
-        table: String,
-        /// The class.
-        class: u32,
-    },
     /// A row has not one cell per port class.
     #[error("{table}: the row of peer class {class} has {cells} cells for {port_classes} port classes")]
     Cells {
@@ -272,9 +264,6 @@ impl Check {
             for class in &row.peer_classes {
                 if !seen.insert(*class) {
                     self.problems.push(Problem::PeerClassTwice { table: name.to_owned(), class: *class });
-                }
-                if !self.classes.contains(class) {
-                    self.problems.push(Problem::PeerClassUnknown { table: name.to_owned(), class: *class });
                 }
             }
             for cell in &row.cells {

@@ -1,7 +1,9 @@
 //! Integration tests of the enforcer: one binary.
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
+mod backend_agreement;
 mod backend_contract;
+mod backend_nft;
 mod backend_site;
 mod bpf_load;
 mod bpf_require;

@@ -161,6 +161,15 @@ impl NftBackend {
         render(change, &self.table, Side::A, self.node_label, &Existing::default()).text
     }
 
+    /// Packets by entry, without looking at anything else.
+    ///
+    /// # Errors
+    /// [`NftError`] when the kernel cannot be read.
+    pub fn counters(&self) -> Result<BTreeMap<u32, u64>, NftError> {
+        let text = self.nft.list_counters(&self.table)?;
+        Ok(text.map(|text| Listing::parse(&text)).transpose()?.unwrap_or_default().counters)
+    }
+
     fn list(&self) -> Result<Option<Listing>, NftError> {
         self.nft.list(&self.table)?.map(|text| Listing::parse(&text)).transpose()
     }

@@ -1,0 +1,106 @@
+//! Random worlds on the wire: what the compiled tables say, real packets through each kernel datapath must count.
+
+use std::collections::BTreeMap;
+
+use netlab_core::input::{Budget, Document, load};
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::frame::Tuple;
+use netlab_core::policy::oracle::{self, IpProtocol, Question};
+use netlab_core::policy::query::{End, Pair};
+use netlab_core::policy::trial::Trial;
+use netlab_core::policy::{Scope, compile};
+use netlab_core::testing::generate::{questions::questions, world};
+use netlab_core::testing::manifest;
+use netlab_enforcer::backend::agreement::{disagreements, shot};
+use netlab_enforcer::backend::nft::NftBackend;
+use netlab_lab::{Lab, Plan, Selection};
+use netlab_plugin::contract::Backend;
+
+use crate::backend_site::has;
+
+const WORLDS: u64 = 24;
+const QUESTIONS: usize = 80;
+
+#[test]
+fn random_worlds_are_counted_by_nft_as_the_tables_say() {
+    if !has(&["netns", "nft"]) {
+        return;
+    }
+    let (mut sent, mut denied) = (0, 0);
+    for seed in 0..WORLDS {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let objects = world(&mut rng);
+        let text = manifest::write(&objects);
+        let document = Document { name: "world.yaml".into(), text: text.as_str().into() };
+        let loaded = load([document], &Budget::default());
+        let compiled = compile(&loaded.cluster, &loaded.policies, &Scope::Cluster);
+        let trial = Trial::new(&compiled.rulesets).expect("an image");
+
+        let plan = Plan::new(&loaded.cluster, &Selection::everything()).expect("a plan");
+        let lab = Lab::build(&plan).expect("a lab");
+        let mut backends = Vec::new();
+        for node in nodes(&lab) {
+            let interface = |key: &ObjectKey| {
+                lab.host_interface(key).ok().filter(|link| link.node == node).map(|link| link.name.clone())
+            };
+            let mut nft = NftBackend::inside(lab.node(&node).expect("node").try_clone().expect("handle"));
+            nft.apply(&compiled.rulesets.change(1, interface))
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+            backends.push(nft);
+        }
+        let shots: Vec<_> = questions(&objects, QUESTIONS, &mut rng)
+            .iter()
+            .filter_map(|question| pair(&loaded.cluster, question))
+            .filter_map(|pair| shot(&lab, &loaded.cluster, &trial, &pair))
+            .collect();
+        let mut counters = || {
+            let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
+            for nft in &backends {
+                for (entry, packets) in nft.counters().map_err(|error| error.to_string())? {
+                    *sum.entry(entry).or_default() += packets;
+                }
+            }
+            Ok(sum)
+        };
+        let found = disagreements(&lab, &mut counters, &shots).expect("sent and counted");
+        let words: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "seed {seed}:\n{}\n{text}", words.join("\n"));
+        sent += shots.len();
+        denied += shots.iter().filter(|shot| shot.entries.iter().any(|entry| *entry >= 64)).count();
+        for nft in &mut backends {
+            assert_eq!(nft.observe().expect("observation").drift, Vec::<String>::new(), "seed {seed}");
+        }
+    }
+    eprintln!("{sent} packets, {denied} of them decided by a compiled entry");
+    assert!(sent >= 500 && denied >= 200, "{sent} packets, {denied} by compiled entries prove little");
+}
+
+fn nodes(lab: &Lab) -> Vec<String> {
+    let mut nodes: Vec<String> = lab.host_interfaces().values().map(|link| link.node.clone()).collect();
+    nodes.sort();
+    nodes.dedup();
+    nodes
+}
+
+/// The packet of a question; `None` where it is about an address translated on the way.
+fn pair(cluster: &Cluster, question: &Question) -> Option<Pair> {
+    let end = |end: &oracle::End| match end {
+        oracle::End::Pod { namespace, name, address } => {
+            let key = ObjectKey::new(namespace, name);
+            cluster.pods.get(&key)?.addresses.contains(address).then_some(End::Pod(key))
+        }
+        oracle::End::Node { name, .. } => Some(End::Node(name.clone())),
+        oracle::End::External(address) => Some(End::Address(*address)),
+    };
+    let (source, destination) = (question.source.address(), question.destination.address());
+    let protocol = match question.protocol {
+        IpProtocol::Tcp => 6,
+        IpProtocol::Udp => 17,
+        IpProtocol::Sctp => 132,
+        IpProtocol::Icmp if source.is_ipv4() => 1,
+        IpProtocol::Icmp => 58,
+        IpProtocol::Other(number) => number,
+    };
+    let tuple = Tuple { source, destination, protocol, source_port: 0, destination_port: question.port };
+    Some(Pair { from: end(&question.source)?, to: end(&question.destination)?, tuple })
+}
