@@ -22,8 +22,8 @@
 //! looked up by the tuple that connection tracking keeps of the opener's packet, as the pod saw it (`ct original`
 //! for a flow that the pod opened, `ct reply` for one that came to it). So a change cuts a flow at its next
 //! packet, from either side, and no mark has to be trusted, aged or forged. A packet that opens nothing new
-//! counts as `entry_3` (part of an allowed flow) while the entry allows it, as `judge` has it; a bare SYN or an
-//! SCTP INIT is always judged in its own direction. ICMP errors pass iff the flow that they quote is allowed.
+//! counts as `entry_3` (part of an allowed flow) while the entry allows it, as `judge` has it; a bare SYN, an
+//! SCTP INIT and any ICMP but an echo reply is always judged in its own direction. ICMP errors pass iff the flow that they quote is allowed.
 //!
 //! **The node's own packets** are those that have no input interface in `postrouting` (`iif 0`): whatever a pod
 //! or another host sent entered by an interface, and the kernel keeps that through routing, NAT and reassembly;

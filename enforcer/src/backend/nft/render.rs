@@ -94,6 +94,11 @@ const BARE_SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 /// An SCTP packet that opens an association (RFC 9260: INIT travels alone).
 const SCTP_INIT: &str = "sctp chunk init exists";
 
+/// ICMP that answers nothing: judged each by itself, as `judge` does.
+const ICMP_STATELESS: &str = "icmp type != 0";
+/// The same of ICMPv6.
+const ICMPV6_STATELESS: &str = "icmpv6 type != 129";
+
 /// Which of two ways a packet is looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -228,6 +233,8 @@ impl Render<'_> {
             &[
                 format!("{BARE_SYN} return"),
                 format!("{SCTP_INIT} return"),
+                format!("{ICMP_STATELESS} return"),
+                format!("{ICMPV6_STATELESS} return"),
                 "ct state related return".to_owned(),
                 take(Reason::Flow),
             ],
@@ -420,6 +427,8 @@ impl Render<'_> {
         rules.push(format!("ct state invalid,untracked,related goto {own}"));
         rules.push(format!("{BARE_SYN} goto {own}"));
         rules.push(format!("{SCTP_INIT} goto {own}"));
+        rules.push(format!("{ICMP_STATELESS} goto {own}"));
+        rules.push(format!("{ICMPV6_STATELESS} goto {own}"));
         rules.push(format!("ct direction original goto {own}"));
         let mut error_rules = vec![format!("ct state related ct direction original goto {forth}")];
         if direction == Direction::Egress {
