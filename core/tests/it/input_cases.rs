@@ -42,7 +42,6 @@ fn bad_manifests_are_named() {
         let named = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity <= wanted).find(placed);
         let all: Vec<String> = loaded.diagnostics.iter().map(line).collect();
         assert!(named.is_some(), "{case}: nothing of severity {severity} in\n{}", all.join("\n"));
-        println!("{case}: {}", all.join("\n  "));
         seen += 1;
     }
     assert!(seen >= 30, "only {seen} rows");

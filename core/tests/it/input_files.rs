@@ -6,6 +6,7 @@ use netlab_core::diagnostic::Diagnostic;
 use netlab_core::input::{Budget, Document, Loaded, load};
 
 /// Where the shared cases are, if this checkout has them beside it.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn cases() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let found = ["shared/cases", "../shared/cases"]
@@ -46,6 +47,11 @@ pub(crate) fn documents(directory: &Path) -> Vec<Document> {
 /// Loads a directory.
 pub(crate) fn load_directory(directory: &Path) -> Loaded {
     load(documents(directory), &Budget::default())
+}
+
+/// Loads one of the project's examples.
+pub(crate) fn example(name: &str) -> Loaded {
+    load_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name))
 }
 
 /// Loads one text under the name `a.yaml`.

@@ -2,7 +2,9 @@
 
 mod catalog;
 mod e2e;
+mod endpoint_ref;
 mod input_cases;
+mod input_examples;
 mod input_files;
 mod oracle_boundary;
 mod oracle_cases;

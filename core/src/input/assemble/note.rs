@@ -1,8 +1,10 @@
 //! What can only be said about a policy or a pod with the whole cluster in view.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use ipnet::IpNet;
 
 use super::NAMESPACE_NAME;
 use super::pod::Pods;
@@ -36,10 +38,14 @@ pub(super) fn shared_addresses(pods: &Pods, diagnostics: &mut Vec<Diagnostic>) {
 pub(super) struct Surroundings {
     /// Namespaces without an object, so without known labels.
     undeclared: Vec<String>,
-    /// Addresses that netlab chose, sorted.
+    /// Addresses that netlab chose out of the blue, sorted.
     chosen: Vec<IpAddr>,
+    /// Addresses that netlab chose from the pod ranges of declared nodes, sorted: only which one is a choice.
+    chosen_in_range: Vec<IpAddr>,
+    /// The shortest prefix of such a range, per family (IPv4, IPv6).
+    range_prefix: [u8; 2],
     /// Names that pods give their ports.
-    port_names: std::collections::BTreeSet<(Protocol, Arc<str>)>,
+    port_names: BTreeSet<(Protocol, Arc<str>)>,
 }
 
 impl Surroundings {
@@ -50,15 +56,29 @@ impl Surroundings {
             .filter(|(_, namespace)| !namespace.declared)
             .map(|(name, _)| name.clone());
         let policed = || cluster.pods.values().filter(|pod| pod.is_policed());
-        let mut chosen: Vec<IpAddr> = policed()
-            .filter(|pod| pod.synthetic_addresses)
-            .flat_map(|pod| pod.addresses.iter().copied())
-            .collect();
+        let (mut chosen, mut chosen_in_range, mut range_prefix) = (Vec::new(), Vec::new(), [u8::MAX; 2]);
+        for pod in policed().filter(|pod| pod.synthetic_addresses) {
+            let node = pod.node.as_ref().and_then(|name| cluster.nodes.get(name));
+            let ranges = node.map_or(&[][..], |node| &node.pod_cidrs);
+            for address in &pod.addresses {
+                match ranges.iter().find(|range| range.contains(address)) {
+                    Some(range) => {
+                        let shortest = &mut range_prefix[usize::from(address.is_ipv6())];
+                        *shortest = (*shortest).min(range.prefix_len());
+                        chosen_in_range.push(*address);
+                    }
+                    None => chosen.push(*address),
+                }
+            }
+        }
         chosen.sort_unstable();
+        chosen_in_range.sort_unstable();
         let ports = policed().flat_map(|pod| &pod.ports);
         Self {
             undeclared: undeclared.collect(),
             chosen,
+            chosen_in_range,
+            range_prefix,
             port_names: ports.filter_map(|port| Some((port.protocol, port.name.clone()?))).collect(),
         }
     }
@@ -154,10 +174,15 @@ impl Surroundings {
 
     /// How many chosen addresses would have fared otherwise, had netlab chosen otherwise.
     fn depends_on_choice(&self, block: &AddressBlock) -> usize {
-        let inside = |net: &ipnet::IpNet| {
-            let start = self.chosen.partition_point(|address| *address < net.network());
-            let end = self.chosen.partition_point(|address| *address <= net.broadcast());
+        let count = |addresses: &[IpAddr], net: &IpNet| {
+            let start = addresses.partition_point(|address| *address < net.network());
+            let end = addresses.partition_point(|address| *address <= net.broadcast());
             end - start
+        };
+        let inside = |net: &IpNet| {
+            // A block at least as large as every pod range takes in whatever a node would have given.
+            let splits = net.prefix_len() > self.range_prefix[usize::from(net.addr().is_ipv6())];
+            count(&self.chosen, net) + if splits { count(&self.chosen_in_range, net) } else { 0 }
         };
         if block.cidr.prefix_len() > 0 { inside(&block.cidr) } else { block.except.iter().map(inside).sum() }
     }
