@@ -1,6 +1,6 @@
 //! The codes, by name. A code never changes its meaning; one that is no longer used is not given away again.
 //!
-//! NL01xx: text. NL02xx: objects and their fields. NL03xx: findings about policies that are valid.
+//! `NL01xx`: text. `NL02xx`: objects and their fields. `NL03xx`: findings about policies that are valid.
 
 /// Not YAML, or not JSON.
 pub const SYNTAX: &str = "NL0101";

@@ -36,7 +36,11 @@ pub struct Document {
 }
 
 impl Document {
-    /// A document from the bytes of a file; an error when they are not UTF-8.
+    /// A document from the bytes of a file.
+    ///
+    /// # Errors
+    /// Says where, when the bytes are not UTF-8.
+    #[expect(clippy::result_large_err, reason = "once per unreadable file, and the caller keeps it as it is")]
     pub fn from_bytes(name: impl Into<Arc<str>>, bytes: Vec<u8>) -> Result<Self, Diagnostic> {
         let name = name.into();
         match String::from_utf8(bytes) {
@@ -48,10 +52,8 @@ impl Document {
                 let line = count(good.bytes().filter(|byte| *byte == b'\n').count());
                 let column = count(good.rsplit('\n').next().unwrap_or_default().chars().count());
                 let problem = Diagnostic::error(code::NOT_UTF8, "the text is not UTF-8 from here on");
-                Err(problem
-                    .at(Position { line, column })
-                    .in_file(&name)
-                    .with_hint("save it as UTF-8; the whole file is left out"))
+                let problem = problem.at(Position { line, column }).in_file(&name);
+                Err(problem.with_hint("save it as UTF-8; the whole file is left out"))
             }
         }
     }
@@ -110,7 +112,7 @@ pub fn load(documents: impl IntoIterator<Item = Document>, budget: &Budget) -> L
         for parsed in yaml::read(&text, budget) {
             match parsed {
                 Ok(parsed) => gathered.document(&name, &parsed),
-                Err(problem) => gathered.diagnostics.push(problem.in_file(&name)),
+                Err(problem) => gathered.diagnostics.push((*problem).in_file(&name)),
             }
         }
         texts.insert(name, text);

@@ -1,4 +1,4 @@
-//! NL02xx: fields of policies, and policies in their surroundings.
+//! `NL02xx`: fields of policies, and policies in their surroundings.
 
 use super::{Page, code};
 

@@ -1,4 +1,4 @@
-//! NL02xx: objects as a whole.
+//! `NL02xx`: objects as a whole.
 
 use super::{Page, code};
 

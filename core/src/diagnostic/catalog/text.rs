@@ -1,4 +1,4 @@
-//! NL01xx: the text itself.
+//! `NL01xx`: the text itself.
 
 use super::{Page, code};
 

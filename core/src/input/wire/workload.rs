@@ -25,7 +25,7 @@ pub struct Workload {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadSpec {
-    /// `replicas`; Jobs and DaemonSets have none.
+    /// `replicas`; a Job or `DaemonSet` has none.
     pub replicas: Option<i64>,
     /// `template`.
     pub template: Option<PodTemplate>,

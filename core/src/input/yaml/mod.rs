@@ -28,19 +28,19 @@ pub(crate) struct Parsed<'t> {
 }
 
 /// Reads every document of a text. Positions are those of the whole text.
-pub(crate) fn read<'t>(text: &'t str, budget: &Budget) -> Vec<Result<Parsed<'t>, Diagnostic>> {
+pub(crate) fn read<'t>(text: &'t str, budget: &Budget) -> Vec<Result<Parsed<'t>, Box<Diagnostic>>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > budget.text_bytes {
         let (size, limit) = (text.len(), budget.text_bytes);
         let problem =
             Diagnostic::error(code::TEXT_TOO_LARGE, format!("{size} bytes of text, more than {limit}"))
                 .with_hint("split it into several files");
-        return vec![Err(problem)];
+        return vec![Err(Box::new(problem))];
     }
     split::split(text)
         .into_iter()
         .map(|piece| match control_character(piece) {
-            Some(problem) => Err(problem),
+            Some(problem) => Err(Box::new(problem)),
             None => Builder::new(piece, budget).run(),
         })
         .collect()
@@ -124,11 +124,11 @@ impl<'t, 'b> Builder<'t, 'b> {
         }
     }
 
-    fn run(mut self) -> Result<Parsed<'t>, Diagnostic> {
+    fn run(mut self) -> Result<Parsed<'t>, Box<Diagnostic>> {
         while let Some(event) = self.parser.next_event() {
             match event {
                 Ok((event, span)) => self.take(event, span)?,
-                Err(error) => return Err(self.syntax_error(&error)),
+                Err(error) => return Err(Box::new(self.syntax_error(&error))),
             }
         }
         let start = position(self.piece.line, 0);
@@ -141,7 +141,7 @@ impl<'t, 'b> Builder<'t, 'b> {
         position(self.piece.line + span.start.line().saturating_sub(1), span.start.col())
     }
 
-    fn take(&mut self, event: Event<'t>, span: Span) -> Result<(), Diagnostic> {
+    fn take(&mut self, event: Event<'t>, span: Span) -> Result<(), Box<Diagnostic>> {
         let position = self.place(span);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -167,9 +167,11 @@ impl<'t, 'b> Builder<'t, 'b> {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => {
                 let Some((node, weight)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(Diagnostic::error(code::ANCHOR_CYCLE, "an anchor that contains itself")
+                    let problem = Diagnostic::error(code::ANCHOR_CYCLE, "an anchor that contains itself");
+                    return Err(problem
                         .at(position)
-                        .with_hint("write the value out instead of using `*`"));
+                        .with_hint("write the value out instead of using `*`")
+                        .into());
                 };
                 self.copy(weight, position)?;
                 self.add(Node { position, ..node })
@@ -182,19 +184,19 @@ impl<'t, 'b> Builder<'t, 'b> {
         matches!(self.open.last(), Some(Frame { content: Open::Mapping { key: None, .. }, .. }))
     }
 
-    fn begin(&mut self, position: Position, anchor: usize, content: Open<'t>) -> Result<(), Diagnostic> {
+    fn begin(&mut self, position: Position, anchor: usize, content: Open<'t>) -> Result<(), Box<Diagnostic>> {
         self.count(1, position)?;
         if self.expects_key() {
-            return Err(not_a_string(position));
+            return Err(not_a_string(position).into());
         }
         if self.open.len() >= self.budget.depth {
-            return Err(too_deep(self.budget.depth).at(position));
+            return Err(too_deep(self.budget.depth).at(position).into());
         }
         self.open.push(Frame { position, anchor, values_before: self.values, content });
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Diagnostic> {
+    fn end(&mut self) -> Result<(), Box<Diagnostic>> {
         let Some(frame) = self.open.pop() else { return Ok(()) };
         let value = match frame.content {
             Open::Sequence(items) => Value::Sequence(items),
@@ -209,7 +211,7 @@ impl<'t, 'b> Builder<'t, 'b> {
     }
 
     /// A complete value: the root, a list element, a mapping's value or, where it is an alias, its key.
-    fn add(&mut self, node: Node<'t>) -> Result<(), Diagnostic> {
+    fn add(&mut self, node: Node<'t>) -> Result<(), Box<Diagnostic>> {
         match self.open.last_mut().map(|frame| &mut frame.content) {
             None => {
                 self.root.get_or_insert(node);
@@ -217,7 +219,9 @@ impl<'t, 'b> Builder<'t, 'b> {
             Some(Open::Sequence(items)) => items.push(node),
             Some(Open::Mapping { entries, key }) => match key.take() {
                 None => {
-                    let Value::String(text) = node.value else { return Err(not_a_string(node.position)) };
+                    let Value::String(text) = node.value else {
+                        return Err(not_a_string(node.position).into());
+                    };
                     return self.key(text, false, node.position);
                 }
                 Some(key) if key.merges => return self.merge(node),
@@ -227,13 +231,13 @@ impl<'t, 'b> Builder<'t, 'b> {
         Ok(())
     }
 
-    fn key(&mut self, text: Cow<'t, str>, plain: bool, position: Position) -> Result<(), Diagnostic> {
+    fn key(&mut self, text: Cow<'t, str>, plain: bool, position: Position) -> Result<(), Box<Diagnostic>> {
         let merges = plain && text == "<<";
         let resolved = if plain && !merges { scalar::resolve(text.clone()) } else { Value::Null };
         let read_as: Option<Cow<'t, str>> = match resolved {
             Value::Bool { value, .. } => Some(if value { "true" } else { "false" }.into()),
             Value::Int { value, .. } => Some(value.to_string().into()),
-            Value::Null if plain && !merges => return Err(not_a_string(position)),
+            Value::Null if plain && !merges => return Err(not_a_string(position).into()),
             _ => None,
         };
         let text = match read_as {
@@ -253,7 +257,7 @@ impl<'t, 'b> Builder<'t, 'b> {
     }
 
     /// `<<`: entries of other mappings, less the keys that stand here already.
-    fn merge(&mut self, node: Node<'t>) -> Result<(), Diagnostic> {
+    fn merge(&mut self, node: Node<'t>) -> Result<(), Box<Diagnostic>> {
         let position = node.position;
         let sources = match node.value {
             Value::Mapping(_) => vec![node],
@@ -295,7 +299,7 @@ impl<'t, 'b> Builder<'t, 'b> {
     }
 
     /// Keeps an anchored value for its aliases.
-    fn remember(&mut self, anchor: usize, node: &Node<'t>, weight: usize) -> Result<(), Diagnostic> {
+    fn remember(&mut self, anchor: usize, node: &Node<'t>, weight: usize) -> Result<(), Box<Diagnostic>> {
         if anchor != 0 {
             self.copy(weight, node.position)?;
             self.anchors.insert(anchor, (node.clone(), weight));
@@ -303,24 +307,22 @@ impl<'t, 'b> Builder<'t, 'b> {
         Ok(())
     }
 
-    fn copy(&mut self, weight: usize, position: Position) -> Result<(), Diagnostic> {
+    fn copy(&mut self, weight: usize, position: Position) -> Result<(), Box<Diagnostic>> {
         self.alias_values += weight;
         if self.alias_values > self.budget.alias_values {
             let message = format!("anchors and aliases copy more than {} values", self.budget.alias_values);
-            return Err(Diagnostic::error(code::TOO_MANY_ALIASES, message)
-                .at(position)
-                .with_hint("write the values out, or split the document"));
+            let problem = Diagnostic::error(code::TOO_MANY_ALIASES, message).at(position);
+            return Err(problem.with_hint("write the values out, or split the document").into());
         }
         self.count(weight, position)
     }
 
-    fn count(&mut self, weight: usize, position: Position) -> Result<(), Diagnostic> {
+    fn count(&mut self, weight: usize, position: Position) -> Result<(), Box<Diagnostic>> {
         self.values += weight;
         if self.values > self.budget.values {
             let message = format!("more than {} values in one document", self.budget.values);
-            return Err(Diagnostic::error(code::TOO_MANY_VALUES, message)
-                .at(position)
-                .with_hint("split the document"));
+            let problem = Diagnostic::error(code::TOO_MANY_VALUES, message).at(position);
+            return Err(problem.with_hint("split the document").into());
         }
         Ok(())
     }
