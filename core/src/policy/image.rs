@@ -173,6 +173,8 @@ impl Image {
     fn peer(&mut self, peer: &PeerPrefix) {
         let (address, prefix) = match peer.address {
             IpAddr::V4(address) => (mapped(address.octets()), u32::from(peer.length) + 96),
+            // IPv4 lives in these keys, and packets that bear such IPv6 addresses are dropped before any look-up.
+            IpAddr::V6(address) if address.to_ipv4_mapped().is_some() && peer.length >= 96 => return,
             IpAddr::V6(address) => (address.octets(), u32::from(peer.length)),
         };
         let value = PeerValue { class: peer.class, echo: echo_address(&address) };

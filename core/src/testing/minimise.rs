@@ -66,6 +66,8 @@ fn removable(value: &Value, path: &str) -> Vec<String> {
     let mut own = Vec::new();
     let mut inner = Vec::new();
     match value {
+        // Who has an address is what the question is about.
+        Value::Array(_) if ["podIPs", "addresses"].iter().any(|field| path.ends_with(field)) => {}
         Value::Array(elements) => {
             for (index, element) in elements.iter().enumerate() {
                 let path = format!("{path}/{index}");

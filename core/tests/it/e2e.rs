@@ -1,23 +1,12 @@
 //! The upstream end-to-end suite: 48 cases, 68 tables, 4,896 pairs.
 
-use std::path::{Path, PathBuf};
-
 use netlab_core::policy::oracle::{Oracle, Verdict};
 use netlab_core::testing::upstream::{Table, tables};
 
-/// The tables, or `None` (said on stderr) where the transcription is not beside the project. `NETLAB_CASES` names
-/// another folder of cases, which must then be there.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+/// The tables; `None` where the shared cases are not beside the project.
 pub(crate) fn upstream_tables() -> Option<Vec<Table>> {
-    let named = std::env::var_os("NETLAB_CASES").map(PathBuf::from);
-    let must_exist = named.is_some();
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases"));
-    let path = folder.join("policy/e2e/cases.yaml");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        assert!(!must_exist, "NETLAB_CASES is set, but {} is not there", path.display());
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
-    };
+    let path = crate::input_files::cases()?.join("policy/e2e/cases.yaml");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     Some(tables(&text).expect("the transcription can be read"))
 }
 

@@ -5,9 +5,14 @@ use std::path::{Path, PathBuf};
 use netlab_core::diagnostic::Diagnostic;
 use netlab_core::input::{Budget, Document, Loaded, load};
 
-/// Where the shared cases are, if this checkout has them beside it.
+/// Where the shared cases are, if this checkout has them beside it. `NETLAB_CASES` names another place, which must
+/// then be there.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 pub(crate) fn cases() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("NETLAB_CASES").map(PathBuf::from) {
+        assert!(named.is_dir(), "NETLAB_CASES is set, but {} is not there", named.display());
+        return Some(named);
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let found = ["shared/cases", "../shared/cases"]
         .into_iter()

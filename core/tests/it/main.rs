@@ -1,5 +1,6 @@
 //! What users of the library see, one topic per file.
 
+mod agreement;
 mod catalog;
 mod e2e;
 mod endpoint_ref;

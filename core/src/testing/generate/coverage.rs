@@ -66,6 +66,14 @@ impl Coverage {
         }
     }
 
+    /// Takes over what another run met.
+    pub fn add(&mut self, other: &Self) {
+        self.questions += other.questions;
+        for (name, count) in &other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+    }
+
     /// How many questions there were.
     pub const fn questions(&self) -> usize {
         self.questions

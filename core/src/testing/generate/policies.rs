@@ -1,6 +1,6 @@
 //! Policies: every field of `NetworkPolicySpec`, and every way to leave it out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fastrand::Rng;
@@ -11,16 +11,19 @@ use crate::input::wire::meta::{LabelSelector, LabelSelectorRequirement};
 use crate::input::wire::network_policy::{
     EgressRule, IngressRule, IntOrString, IpBlock, NetworkPolicy, NetworkPolicySpec, Peer, Port,
 };
+use crate::policy::oracle::{End, Oracle};
 
 /// Adds 0 to 8 policies.
 pub fn add_policies(objects: &mut WireObjects, rng: &mut Rng) {
     let namespaces: Vec<String> =
         objects.pods.iter().filter_map(|pod| pod.metadata.namespace.clone()).collect();
     let addresses = addresses(objects);
+    let declared = declared_names(objects);
     let count = if chance(rng, 5) { 0 } else { rng.u8(2..=8) };
     for index in 0..count {
         let namespace = pick(rng, &namespaces);
-        let spec = spec(rng, &addresses, &namespaces);
+        let mut spec = spec(rng, &addresses, &namespaces);
+        spec.egress.iter_mut().flatten().for_each(|rule| replace_dead_names(rule, &declared));
         objects.network_policies.push(NetworkPolicy {
             api_version: "networking.k8s.io/v1".to_owned(),
             kind: "NetworkPolicy".to_owned(),
@@ -37,6 +40,40 @@ fn addresses(objects: &WireObjects) -> Vec<IpAddr> {
     let nodes = objects.nodes.iter().filter_map(|node| node.status.as_ref()?.addresses.as_ref()).flatten();
     let texts = pods.map(|entry| &entry.ip).chain(nodes.map(|entry| &entry.address));
     texts.filter_map(|text| text.parse().ok()).collect()
+}
+
+/// Every port name of a pod that policies can see, with its protocol.
+fn declared_names(objects: &WireObjects) -> BTreeSet<(String, String)> {
+    let oracle = Oracle::new(objects);
+    let seen = objects.pods.iter().filter(|pod| {
+        let listed = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+        listed.filter_map(|entry| entry.ip.parse().ok()).any(|address| {
+            let owner = oracle.end_of_address(address);
+            matches!(owner, End::Pod { name, .. } if pod.metadata.name.as_ref() == Some(&name))
+        })
+    });
+    let containers = seen.filter_map(|pod| pod.spec.as_ref()?.containers.as_ref()).flatten();
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    ports.filter_map(|port| Some((port.name.clone()?, protocol_or_default(port.protocol.as_ref())))).collect()
+}
+
+fn protocol_or_default(protocol: Option<&String>) -> String {
+    protocol.cloned().unwrap_or_else(|| "TCP".to_owned())
+}
+
+/// The product's reader refuses a name that no pod has towards blocks alone: a number takes its place.
+fn replace_dead_names(rule: &mut EgressRule, declared: &BTreeSet<(String, String)>) {
+    let peers = rule.to.as_deref().unwrap_or_default();
+    if peers.is_empty() || peers.iter().any(|peer| peer.ip_block.is_none()) {
+        return;
+    }
+    for port in rule.ports.iter_mut().flatten() {
+        if let Some(IntOrString::String(name)) = &port.port
+            && !declared.contains(&(name.clone(), protocol_or_default(port.protocol.as_ref())))
+        {
+            port.port = Some(IntOrString::Int(8080));
+        }
+    }
 }
 
 fn spec(rng: &mut Rng, addresses: &[IpAddr], namespaces: &[String]) -> NetworkPolicySpec {
