@@ -220,8 +220,11 @@ fn pages_of(table: &DirectionTable) -> Vec<PortPage> {
         let class = u8::try_from(port_class.class).unwrap_or(u8::MAX);
         for range in &port_class.ranges {
             let base = transport(range.protocol) as usize * 256;
-            for port in range.start..=range.end {
-                pages[base + usize::from(port >> 8)][usize::from(port & 0xff)] = class;
+            for high in range.start >> 8..=range.end >> 8 {
+                let low = |port: u16, otherwise| {
+                    if port >> 8 == high { usize::from(port & 0xff) } else { otherwise }
+                };
+                pages[base + usize::from(high)][low(range.start, 0)..=low(range.end, 0xff)].fill(class);
             }
         }
     }
