@@ -5,9 +5,12 @@
 
 mod args;
 mod command;
+mod ends;
 mod exit;
 mod failure;
+mod load;
 mod output;
+mod question;
 
 fn main() -> std::process::ExitCode {
     command::run(std::env::args_os()).into()

@@ -3,6 +3,8 @@
 //! Invariant: no logic. Every leaf command's help has an `Examples:` block; a test runs each example.
 
 pub(crate) mod globals;
+pub(crate) mod packet;
+pub(crate) mod policy;
 pub(crate) mod selector;
 pub(crate) mod timeout;
 
@@ -23,12 +25,15 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 yes, 1 no, 2 cannot read the question, 3 cannot tell, 4 not allowed here, 130 interrupted
 
 Examples:
+  netlab policy eval -f examples/shop --from shop/web --to shop/db --port 5432
   netlab version
-  netlab completions bash
 ";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Ask what the policies do
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Print a shell's completion script
     #[command(after_help = "Examples:\n  netlab completions bash\n  netlab completions zsh")]
     Completions(Completions),

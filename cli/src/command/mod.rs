@@ -1,12 +1,15 @@
 //! One file per command: read the arguments, ask a library, print the answer, choose the exit code.
 
 mod completions;
+
+mod policy;
 mod version;
 
 use std::ffi::OsString;
 
 use clap::Parser;
 
+use crate::args::policy::Policy;
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -27,7 +30,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
+    let globals = &cli.globals;
     match &cli.command {
+        Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
+        Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
         Command::Completions(args) => completions::run(args, terminal),
         Command::Version => version::run(terminal),
     }

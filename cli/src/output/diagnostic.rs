@@ -9,7 +9,7 @@ use std::sync::Arc;
 use netlab_core::diagnostic::{Diagnostic, Severity};
 
 use super::layout::{WIDTH, wrap};
-use super::style::{BAD, POINTER, QUIET, STRONG, WARNING, paint};
+use super::style::{BAD, POINTER, STRONG, WARNING, paint};
 
 /// Texts by file name, to quote lines from.
 pub(crate) type Texts = BTreeMap<Arc<str>, Arc<str>>;

@@ -10,11 +10,11 @@ use super::style::{QUIET, paint};
 /// Where lines end.
 pub(crate) const WIDTH: usize = 80;
 
-/// `text` in lines of at most `width` characters, broken at spaces.
+/// `text` in lines of at most `width` characters, broken at spaces, never inside backticks.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split(' ') {
+    for word in words(text) {
         let gap = usize::from(!line.is_empty());
         if !line.is_empty() && line.chars().count() + gap + word.chars().count() > width {
             lines.push(std::mem::take(&mut line));
@@ -25,6 +25,15 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
+}
+
+/// The parts of a text between which a line may end.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    text.split(move |c| {
+        quoted ^= c == '`';
+        c == ' ' && !quoted
+    })
 }
 
 /// A block of rows `label  word  text`, with one width for each column.
@@ -58,6 +67,15 @@ impl Rows {
                 head += &" ".repeat(self.word.saturating_sub(word.chars().count()));
             }
             self.line(&format!("{head}  {line}"));
+        }
+    }
+
+    /// Adds a row whose text starts where other rows have their word.
+    pub(crate) fn broad(&mut self, label: &str, text: &str) {
+        let indent = 2 + self.label + 2;
+        for (index, line) in wrap(text, WIDTH - indent).into_iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            self.line(&format!("  {}  {line}", paint(QUIET, &format!("{label:<0$}", self.label))));
         }
     }
 
@@ -101,5 +119,6 @@ mod tests {
     #[test]
     fn a_word_longer_than_the_line_stays_whole() {
         assert_eq!(wrap("see aaaaaaaaaaaa now", 6), ["see", "aaaaaaaaaaaa", "now"]);
+        assert_eq!(wrap("run `a b c d` now", 6), ["run", "`a b c d`", "now"]);
     }
 }

@@ -4,8 +4,11 @@
 //! output holds nothing but JSON. Colour and marks never carry a meaning that the words do not.
 
 pub(crate) mod diagnostic;
+pub(crate) mod evaluation;
 pub(crate) mod layout;
+pub(crate) mod proof;
 pub(crate) mod style;
 pub(crate) mod table;
+pub(crate) mod tables;
 pub(crate) mod terminal;
 mod yaml;

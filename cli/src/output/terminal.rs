@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use netlab_core::diagnostic::Diagnostic;
+use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::envelope::Envelope;
 use serde::Serialize;
 
@@ -112,9 +112,14 @@ impl Terminal {
         }
     }
 
-    /// Shows findings about the input on standard error.
+    /// Shows findings about the input on standard error; notes only with `-v`.
     pub(crate) fn findings(&self, findings: &[Diagnostic], texts: &Texts) {
-        self.note(diagnostic::render_all(findings, texts).trim_end());
+        let shown: Vec<Diagnostic> = findings
+            .iter()
+            .filter(|finding| self.verbose > 0 || finding.severity < Severity::Note)
+            .cloned()
+            .collect();
+        self.note(diagnostic::render_all(&shown, texts).trim_end());
     }
 
     /// Tells why there is no answer, and with `-o json` also as JSON.

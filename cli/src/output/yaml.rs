@@ -28,7 +28,12 @@ fn node(value: &Value, depth: usize, text: &mut String) {
                 text.push('\n');
                 text.push_str(&"  ".repeat(depth));
                 text.push('-');
+                let start = text.len();
                 child(value, depth + 1, text);
+                // The first line of a nested value stands beside its dash.
+                let nested = text.split_off(start);
+                text.push(' ');
+                text.push_str(nested.trim_start());
             }
         }
         _ => text.push_str(&leaf(value)),
@@ -87,7 +92,7 @@ mod tests {
         });
         assert_eq!(
             document(&value),
-            "kind: Proof\ncomplete: true\nhops:\n  -\n    entry:\n      id: 7\n    rule: null\n  - []\n\
+            "kind: Proof\ncomplete: true\nhops:\n  - entry:\n      id: 7\n    rule: null\n  - []\n\
              \"no\": \"no\"\npath: \"spec.ingress[0]\"\n"
         );
     }

@@ -84,8 +84,8 @@ fn every_help_example_runs() {
             let run = shell(&example);
             let code = run.code.unwrap_or(-1);
             // 1 and 3 are answers; 4 is one where the machine lacks something and need not have it.
-            let answered =
-                [0, 1, 3].contains(&code) || (code == 4 && !(is_root() && required("bpf") && required("netns")));
+            let answered = [0, 1, 3].contains(&code)
+                || (code == 4 && !(is_root() && required("bpf") && required("netns")));
             assert!(answered, "`{example}` exits {code}\n{}{}", run.stdout, run.stderr);
             assert!(!run.stdout.is_empty(), "`{example}` prints nothing");
             ran += 1;

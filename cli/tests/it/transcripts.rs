@@ -59,7 +59,9 @@ fn parse(text: &str) -> Vec<Part> {
 
 /// Commands that are shown but not run here: they build or test the project itself, or need the network.
 fn is_shown_only(command: &str) -> bool {
-    ["cargo ", "git ", "rustup ", "sudo ", "kubectl ", "bpftool ", "cd "].iter().any(|start| command.starts_with(start))
+    ["cargo ", "git ", "rustup ", "sudo ", "kubectl ", "bpftool ", "cd "]
+        .iter()
+        .any(|start| command.starts_with(start))
         && !command.starts_with("cargo run --release -- ")
 }
 
@@ -92,7 +94,10 @@ fn normal(line: &str) -> String {
 /// A line with its run-dependent parts taken out; all other digits stay.
 fn comparable(line: &str) -> String {
     let varies = [" id ", " ms", " us", "key hex", "kernel", "pid "];
-    let hex = line.trim().split(' ').all(|word| word == "=" || (word.len() == 2 && u8::from_str_radix(word, 16).is_ok()));
+    let hex = line
+        .trim()
+        .split(' ')
+        .all(|word| word == "=" || (word.len() == 2 && u8::from_str_radix(word, 16).is_ok()));
     if hex && !line.trim().is_empty() {
         return "(bytes)".to_owned();
     }
@@ -145,8 +150,10 @@ fn check(path: &Path, bless: bool) -> usize {
                     printed = found;
                 } else {
                     let place = format!("{}:{}", path.display(), step.line);
-                    let (expected, found): (Vec<_>, Vec<_>) =
-                        (printed.iter().map(|l| comparable(l)).collect(), found.iter().map(|l| comparable(l)).collect());
+                    let (expected, found): (Vec<_>, Vec<_>) = (
+                        printed.iter().map(|l| comparable(l)).collect(),
+                        found.iter().map(|l| comparable(l)).collect(),
+                    );
                     assert_eq!(found, expected, "{place}: `{}` prints something else", step.command);
                 }
             }

@@ -16,6 +16,7 @@ pub mod error;
 pub mod place;
 pub mod plan;
 pub mod topology;
+pub mod traffic;
 
 pub use error::LabError;
 pub use place::Place;

@@ -331,9 +331,9 @@ impl TableBuilder<'_> {
                 atoms.insert((protocol, range));
             }
         }
-        let of_peers = self
-            .classes
-            .list
+        // Only an egress table has names that peers resolve; the others need no look at every class.
+        let classes = if peer_names.is_empty() { &[][..] } else { &self.classes.list[..] };
+        let of_peers = classes
             .iter()
             .filter_map(|class| class.pod.as_ref())
             .flat_map(|pod| &pod.names)
@@ -344,9 +344,12 @@ impl TableBuilder<'_> {
         atoms.into_iter().collect()
     }
 
+    /// Partitions the classes by the (rule, peer) pairs that match them, one pair at a time: a pair moves each of
+    /// its classes from the part where it is to that part's successor. The cost is the sum of the pairs' sizes.
     fn fill_rows(&self, table: &mut Table, sources: &[(u32, u32, &Rule)], names: &[NameKey], atoms: &[Atom]) {
         let mut everywhere: Vec<(u32, Option<u32>)> = Vec::new();
-        let mut by_class: BTreeMap<ClassIndex, Vec<(u32, Option<u32>)>> = BTreeMap::new();
+        let mut parts: Vec<Vec<(u32, Option<u32>)>> = vec![Vec::new()];
+        let mut part_of: Vec<u32> = vec![0; self.classes.list.len()];
         for (index, (_, _, rule)) in sources.iter().enumerate() {
             let Some(peers) = &rule.peers else {
                 everywhere.push((number(index), None));
@@ -363,46 +366,21 @@ impl TableBuilder<'_> {
                         &of_block
                     }
                 };
+                let pair = (number(index), Some(number(position)));
+                let mut successor: HashMap<u32, u32> = HashMap::new();
                 for class in classes {
-                    by_class.entry(*class).or_default().push((number(index), Some(number(position))));
+                    let part = &mut part_of[*class as usize];
+                    *part = *successor.entry(*part).or_insert_with(|| {
+                        let mut matches = parts[*part as usize].clone();
+                        matches.push(pair);
+                        parts.push(matches);
+                        number(parts.len() - 1)
+                    });
                 }
             }
         }
-        if everywhere.iter().any(|(rule, _)| uses_peer_names(&table.rules[*rule as usize])) {
-            // Such a rule tells pods apart by what they call their ports, so every pod needs a look.
-            for (class, content) in self.classes.list.iter().enumerate() {
-                if content.pod.as_ref().is_some_and(|pod| !pod.names.is_empty()) {
-                    by_class.entry(number(class)).or_default();
-                }
-            }
-        }
-        let default = Row { matches: everywhere.clone(), names: Vec::new() };
-        let mut interned: HashMap<Row, u32> = HashMap::from([(default.clone(), 0)]);
-        table.rows.push(default);
-        for (class, specific) in by_class {
-            let mut matches = everywhere.clone();
-            matches.extend(specific);
-            matches.sort_unstable();
-            let used: BTreeSet<u32> = matches
-                .iter()
-                .flat_map(|(rule, _)| table.rules[*rule as usize].ports.iter().flatten())
-                .filter_map(|port| match port {
-                    TablePort::PeerName(name) => Some(*name),
-                    TablePort::Atoms(_) => None,
-                })
-                .collect();
-            let names =
-                used.into_iter().filter_map(|name| self.resolved(class, name, names, atoms)).collect();
-            let row = Row { matches, names };
-            let next = number(table.rows.len());
-            let position = *interned.entry(row.clone()).or_insert(next);
-            if position == next {
-                table.rows.push(row);
-            }
-            if position != 0 {
-                table.row_of.push((class, position));
-            }
-        }
+        let rows = RowBuilder { table, everywhere, parts, names };
+        rows.finish(&part_of, |class, name| self.resolved(class, name, names, atoms));
     }
 
     /// The atoms of the numbers behind one of the table's names, on the pods of a class.
@@ -437,9 +415,9 @@ impl TableBuilder<'_> {
         for row in &table.rows {
             digest.field(format!("{row:?}"));
         }
-        let mut members: Vec<(u32, u32)> = (0..number(self.class_numbers.len()))
-            .map(|class| (self.class_numbers[class as usize], table.row(class)))
-            .collect();
+        // Classes of the default row are left out: a class that appears later adds rows and changes none.
+        let mut members: Vec<(u32, u32)> =
+            table.row_of.iter().map(|(class, row)| (self.class_numbers[*class as usize], *row)).collect();
         members.sort_unstable();
         for (class, row) in members {
             digest.number(class);
@@ -449,8 +427,61 @@ impl TableBuilder<'_> {
     }
 }
 
-fn uses_peer_names(rule: &TableRule) -> bool {
-    rule.ports.iter().flatten().any(|port| matches!(port, TablePort::PeerName(_)))
+/// Turns the parts of a partition into the rows of a table.
+struct RowBuilder<'a> {
+    table: &'a mut Table,
+    everywhere: Vec<(u32, Option<u32>)>,
+    parts: Vec<Vec<(u32, Option<u32>)>>,
+    names: &'a [NameKey],
+}
+
+impl RowBuilder<'_> {
+    /// Numbers the rows in the order of their first class; row 0 is what no peer of the table names.
+    fn finish(self, part_of: &[u32], resolve: impl Fn(ClassIndex, u32) -> Option<(u32, Vec<u32>)>) {
+        let default = Row { matches: self.everywhere.clone(), names: Vec::new() };
+        let mut interned: HashMap<Row, u32> = HashMap::from([(default.clone(), 0)]);
+        self.table.rows.push(default);
+        // Without port names the row of a part is the same for all of its classes.
+        let mut row_of_part: HashMap<u32, u32> = HashMap::new();
+        if self.names.is_empty() {
+            row_of_part.insert(0, 0);
+        }
+        for (class, part) in part_of.iter().enumerate() {
+            let class = number(class);
+            let position = if let Some(position) = row_of_part.get(part) {
+                *position
+            } else {
+                let row = self.row(*part, |name| resolve(class, name));
+                let next = number(self.table.rows.len());
+                let position = *interned.entry(row.clone()).or_insert(next);
+                if position == next {
+                    self.table.rows.push(row);
+                }
+                if self.names.is_empty() {
+                    row_of_part.insert(*part, position);
+                }
+                position
+            };
+            if position != 0 {
+                self.table.row_of.push((class, position));
+            }
+        }
+    }
+
+    fn row(&self, part: u32, resolve: impl Fn(u32) -> Option<(u32, Vec<u32>)>) -> Row {
+        let mut matches = self.everywhere.clone();
+        matches.extend(&self.parts[part as usize]);
+        matches.sort_unstable();
+        let used: BTreeSet<u32> = matches
+            .iter()
+            .flat_map(|(rule, _)| self.table.rules[*rule as usize].ports.iter().flatten())
+            .filter_map(|port| match port {
+                TablePort::PeerName(name) => Some(*name),
+                TablePort::Atoms(_) => None,
+            })
+            .collect();
+        Row { matches, names: used.into_iter().filter_map(resolve).collect() }
+    }
 }
 
 fn table_port(

@@ -1,0 +1,146 @@
+//! `netlab policy compile`: the tables, and who put each entry there.
+
+use std::collections::BTreeMap;
+
+use netlab_core::envelope::Envelope;
+use netlab_core::model::cluster::{Cluster, Labels, ObjectKey};
+use netlab_core::policy::change::{Change, PeerPrefix, RulesetTable};
+use netlab_core::policy::{Rulesets, Scope, Size};
+use serde::Serialize;
+
+use crate::args::globals::{Format, Globals};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::table::Table;
+use crate::output::tables::{ClassNames, EntryLine, entries};
+use crate::output::terminal::Terminal;
+use crate::question::compile;
+
+/// The answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    size: Size,
+    rulesets: Vec<Compiled>,
+    tables: Tables<'a>,
+}
+
+/// One ruleset in words.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Compiled {
+    id: u32,
+    pods: Vec<String>,
+    ingress_isolated: bool,
+    egress_isolated: bool,
+    rows: usize,
+    entries: Vec<EntryLine>,
+}
+
+/// The same as numbers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tables<'a> {
+    rulesets: &'a [RulesetTable],
+    peers: &'a [PeerPrefix],
+}
+
+/// Compiles and prints.
+pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let input = load::input(globals, terminal)?;
+    let compiled = compile(&input.loaded, &Scope::Cluster)?;
+    let cluster = &input.loaded.cluster;
+    let no_labels = Labels::new();
+    let shown = |key: &ObjectKey| {
+        globals.shows(&key.namespace, cluster.pods.get(key).map_or(&no_labels, |pod| &pod.labels))
+    };
+    let change = compiled.rulesets.change(1, |key| shown(key).then(String::new));
+    let answer = Answer {
+        size: compiled.rulesets.size(),
+        rulesets: rulesets(cluster, &change, &compiled.rulesets),
+        tables: Tables { rulesets: &change.rulesets, peers: &change.peers },
+    };
+    let incomplete = !input.not_examined.is_empty();
+    terminal.answer(&Envelope::new("Tables", &answer, input.not_examined), |terminal| {
+        render(&answer, terminal.format == Format::Wide)
+    })?;
+    Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+}
+
+fn rulesets(cluster: &Cluster, change: &Change, compiled: &Rulesets) -> Vec<Compiled> {
+    let names = ClassNames::new(cluster, change);
+    let mut pods: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for pod in &change.pods {
+        pods.entry(pod.ruleset).or_default().push(format!("{}/{}", pod.namespace, pod.name));
+    }
+    change
+        .rulesets
+        .iter()
+        .map(|table| {
+            let directions = [("ingress", &table.ingress), ("egress", &table.egress)];
+            let entries: Vec<EntryLine> = directions
+                .into_iter()
+                .filter_map(|(direction, table)| Some(entries(direction, table.as_ref()?, &names, compiled)))
+                .flatten()
+                .collect();
+            Compiled {
+                id: table.id,
+                pods: pods.remove(&table.id).unwrap_or_default(),
+                ingress_isolated: table.ingress.is_some(),
+                egress_isolated: table.egress.is_some(),
+                // A direction that no policy isolates has one row.
+                rows: entries.iter().map(|entry| entry.rows).sum::<usize>()
+                    + usize::from(table.ingress.is_none())
+                    + usize::from(table.egress.is_none()),
+                entries,
+            }
+        })
+        .collect()
+}
+
+fn render(answer: &Answer<'_>, wide: bool) -> String {
+    let Size { peer_classes, .. } = answer.size;
+    let rows: usize = answer.rulesets.iter().map(|ruleset| ruleset.rows).sum();
+    let pods: usize = answer.rulesets.iter().map(|ruleset| ruleset.pods.len()).sum();
+    let mut text = format!(
+        "{} rulesets for {pods} pods: {peer_classes} peer classes, {rows} policy-map rows\n\n",
+        answer.rulesets.len()
+    );
+    let isolated = |isolated: bool| if isolated { "isolated" } else { "open" }.to_owned();
+    let mut table = Table::new(["RULESET", "INGRESS", "EGRESS", "ENTRIES", "ROWS", "PODS"]);
+    for ruleset in &answer.rulesets {
+        let mut pods = ruleset.pods.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        if ruleset.pods.len() > 3 {
+            pods += &format!(" +{}", ruleset.pods.len() - 3);
+        }
+        table.row([
+            ruleset.id.to_string(),
+            isolated(ruleset.ingress_isolated),
+            isolated(ruleset.egress_isolated),
+            ruleset.entries.len().to_string(),
+            ruleset.rows.to_string(),
+            pods,
+        ]);
+    }
+    text += &table.finish();
+    if wide {
+        text.push('\n');
+        let mut table = Table::new(["RULESET", "DIRECTION", "ENTRY", "VERDICT", "PEERS", "PORTS", "BECAUSE"]);
+        for ruleset in &answer.rulesets {
+            for entry in &ruleset.entries {
+                table.row([
+                    ruleset.id.to_string(),
+                    entry.direction.to_owned(),
+                    entry.entry.to_string(),
+                    entry.verdict.to_string(),
+                    entry.peers.clone(),
+                    entry.ports.clone(),
+                    entry.because.clone(),
+                ]);
+            }
+        }
+        text += &table.finish();
+    }
+    text
+}

@@ -1,0 +1,4 @@
+//! `netlab policy …`: one file per verb.
+
+pub(super) mod compile;
+pub(super) mod eval;

@@ -1,0 +1,185 @@
+//! From `-f` to documents: files, directories in depth, standard input.
+//!
+//! Invariant: nothing that was named is skipped without a word. A file that cannot be read is an error of its
+//! own and the others are still read; with `--skip-invalid` the answer then says that it is incomplete.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use netlab_core::diagnostic::{Diagnostic, Severity};
+use netlab_core::input::{Budget, Document, Loaded, load};
+
+use crate::args::globals::Globals;
+use crate::failure::Failure;
+use crate::output::terminal::Terminal;
+
+/// Deepest directory that is searched below one that was named.
+const MOST_DEPTH: usize = 32;
+
+/// What `-f` names, as documents; unreadable files apart.
+#[derive(Debug, Default)]
+struct Sources {
+    documents: Vec<Document>,
+    not_text: Vec<Diagnostic>,
+    unreadable: Vec<(PathBuf, io::Error)>,
+    visited: BTreeSet<PathBuf>,
+}
+
+/// The input and what of it had to be left out.
+#[derive(Debug)]
+pub(crate) struct Input {
+    /// Everything that could be understood.
+    pub(crate) loaded: Loaded,
+    /// What was left out, in words; not empty only with `--skip-invalid`.
+    pub(crate) not_examined: Vec<String>,
+}
+
+/// Reads everything that `-f` names.
+///
+/// Findings are shown on standard error. An object or file that cannot be used is an error unless
+/// `--skip-invalid` was given.
+pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Failure> {
+    if globals.filename.is_empty() {
+        return Err(Failure::unreadable(
+            "no `-f`, and this version has no support for a live cluster",
+        )
+        .hint("name manifests with `-f FILE`, `-f DIRECTORY` or `-f -`, which reads for instance what `kubectl get networkpolicy,pod,namespace,node,service,endpointslice -A -o yaml` prints"));
+    }
+    let mut sources = Sources::default();
+    for path in &globals.filename {
+        sources.read(path)?;
+    }
+    let mut not_examined = Vec::new();
+    if let Some((path, error)) = sources.unreadable.first() {
+        for (path, error) in &sources.unreadable {
+            not_examined.push(format!("{}: {error}", path.display()));
+        }
+        if !globals.skip_invalid {
+            let mut failure = Failure::unreadable(format!("cannot read `{}`", path.display())).because(error);
+            let others = sources.unreadable.iter().skip(1);
+            failure.causes.extend(others.map(|(path, error)| format!("`{}`: {error}", path.display())));
+            return Err(failure.hint(hint(error)));
+        }
+        not_examined.iter().for_each(|text| terminal.note(&format!("warning: left out {text}")));
+    }
+    terminal.progress(&format!("read {} files", sources.documents.len()));
+    let mut loaded = load(sources.documents, &Budget::default());
+    loaded.diagnostics.append(&mut sources.not_text);
+    let errors: Vec<_> =
+        loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).collect();
+    if !errors.is_empty() && !globals.skip_invalid {
+        let number = errors.len();
+        let what = format!(
+            "{number} {} cannot be used, and an answer without {} could be wrong",
+            if number == 1 { "object" } else { "objects" },
+            if number == 1 { "it" } else { "them" },
+        );
+        return Err(Failure::unreadable(what)
+            .hint("mend it, or leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)")
+            .about(loaded));
+    }
+    for finding in errors {
+        let object = finding.object.as_ref().map(ToString::to_string);
+        let place = object.or_else(|| finding.file.as_deref().map(str::to_owned)).unwrap_or_default();
+        not_examined.push(format!("{place}: {}", finding.message));
+    }
+    terminal.findings(&loaded.diagnostics, &loaded.texts);
+    for (kind, number) in &loaded.skipped {
+        terminal.progress(&format!("{number} {kind} objects cannot matter here"));
+    }
+    Ok(Input { loaded, not_examined })
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is the path right? it is taken from the current directory",
+        io::ErrorKind::PermissionDenied => "the file's owner must let you read it",
+        _ => "leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)",
+    }
+}
+
+impl Sources {
+    fn read(&mut self, path: &Path) -> Result<(), Failure> {
+        if path == Path::new("-") {
+            let bytes = bytes(io::stdin().lock())
+                .map_err(|error| Failure::unreadable("cannot read standard input").because(&error))?;
+            if bytes.iter().all(u8::is_ascii_whitespace) {
+                return Err(Failure::unreadable("standard input is empty").hint(
+                    "`-f -` reads manifests from standard input, as in `cat policy.yaml | netlab … -f -`",
+                ));
+            }
+            self.document("-", bytes);
+            return Ok(());
+        }
+        if path.is_dir() {
+            let before = self.count();
+            self.directory(path, 0);
+            if self.count() == before {
+                return Err(Failure::unreadable(format!("no manifest in directory `{}`", path.display()))
+                    .hint("netlab reads *.yaml, *.yml and *.json, in sub-directories too"));
+            }
+            return Ok(());
+        }
+        self.file(path);
+        Ok(())
+    }
+
+    fn directory(&mut self, path: &Path, depth: usize) {
+        // Symbolic links can lead in circles: each directory is searched once.
+        match path.canonicalize() {
+            Ok(real) if !self.visited.insert(real.clone()) => return,
+            Ok(_) if depth > MOST_DEPTH => {
+                self.unreadable
+                    .push((path.to_owned(), io::Error::other("directories are nested too deeply")));
+                return;
+            }
+            Ok(_) => {}
+            Err(error) => return self.unreadable.push((path.to_owned(), error)),
+        }
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut paths: Vec<PathBuf> = match entries {
+            Ok(entries) => entries.into_iter().map(|entry| entry.path()).collect(),
+            Err(error) => return self.unreadable.push((path.to_owned(), error)),
+        };
+        paths.sort();
+        for path in paths {
+            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                self.directory(&path, depth + 1);
+            } else if ["yaml", "yml", "json"].contains(&extension) {
+                self.file(&path);
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path) {
+        match File::open(path).and_then(bytes) {
+            Ok(bytes) => self.document(&path.to_string_lossy(), bytes),
+            Err(error) => self.unreadable.push((path.to_owned(), error)),
+        }
+    }
+
+    fn document(&mut self, name: &str, bytes: Vec<u8>) {
+        match Document::from_bytes(name, bytes) {
+            Ok(document) => self.documents.push(document),
+            Err(finding) => self.not_text.push(finding),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.documents.len() + self.not_text.len() + self.unreadable.len()
+    }
+}
+
+/// Everything, within the limit of one text.
+fn bytes(reader: impl Read) -> io::Result<Vec<u8>> {
+    let most = Budget::default().text_bytes;
+    let mut bytes = Vec::new();
+    reader.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("larger than {} MiB", most >> 20)));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,210 @@
+//! A proof for people: the answer, what was predicted and seen, each hop, and how to doubt it.
+//!
+//! Invariant: the first line begins with `PROVED`, `CONTRADICTED` or `SIMULATED` (`UNDECIDED` when a kernel was
+//! asked and could not be seen), so that it greps. What is printed is what the proof holds; nothing is concluded
+//! here.
+
+use netlab_core::policy::change::Verdict;
+use netlab_enforcer::prove::proof::{Hop, Mode, Proof, ProofOutcome, Witness};
+
+use super::diagnostic::Texts;
+use super::evaluation::{color, names, place, rule_name};
+use super::layout::{Rows, WIDTH};
+use super::style::{BAD, DENIED, GOOD, POINTER, QUIET, STRONG, WARNING, paint};
+
+/// Width of `entry 123456`.
+const ENTRY: usize = 8;
+
+/// The proof as text; `subject` is `FROM -> TO WHAT`.
+pub(crate) fn render(proof: &Proof, subject: &str, texts: &Texts) -> String {
+    let mut rows = Rows::new(9, 5);
+    rows.line(&headline(proof, subject));
+    rows.line("");
+    if proof.outcome == ProofOutcome::Contradicted {
+        for witness in &proof.witnesses {
+            heard(&mut rows, witness);
+        }
+        for difference in &proof.differences {
+            rows.plain("differs", difference);
+        }
+    } else {
+        let predicted = (color(proof.predicted), proof.predicted.to_string());
+        rows.row("predicted", (predicted.0, &predicted.1), &prediction(proof));
+        let (style, word) =
+            proof.observed.map_or((QUIET, "-".to_owned()), |verdict| (color(verdict), verdict.to_string()));
+        rows.row("observed", (style, &word), &observation(proof));
+    }
+    for hop in &proof.hops {
+        side(&mut rows, hop, texts);
+    }
+    if let Some(reason) = &proof.drop_reason {
+        rows.broad("drop", &format!("the kernel's own reason: {reason}"));
+    }
+    counters(&mut rows, proof);
+    entry(&mut rows, proof);
+    rows.finish()
+}
+
+fn headline(proof: &Proof, subject: &str) -> String {
+    let verdict = proof.observed.unwrap_or(proof.predicted);
+    match (proof.outcome, proof.mode) {
+        (ProofOutcome::Proved, _) => {
+            let style = if verdict == Verdict::Allow { GOOD } else { DENIED };
+            format!(
+                "{} {}  {}",
+                paint(STRONG, "PROVED"),
+                paint(style, &verdict.to_string()),
+                paint(STRONG, subject)
+            )
+        }
+        (ProofOutcome::Contradicted, _) => {
+            let line = match proof.observed {
+                Some(observed) if observed != proof.predicted => {
+                    format!("{subject}: predicted {}, the kernel {}", proof.predicted, past(observed))
+                }
+                _ => format!("{subject}: the witnesses disagree"),
+            };
+            format!("{}  {}", paint(BAD, "CONTRADICTED"), paint(STRONG, &line))
+        }
+        (ProofOutcome::Inconclusive, Mode::Simulated) => {
+            format!("{} {verdict}  {subject}: nothing was sent", paint(WARNING, "SIMULATED"))
+        }
+        (ProofOutcome::Inconclusive, Mode::Kernel) => {
+            format!("{}  {subject}: the kernel was asked and did not answer", paint(WARNING, "UNDECIDED"))
+        }
+    }
+}
+
+fn past(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allowed",
+        Verdict::Deny => "denied",
+    }
+}
+
+fn heard(rows: &mut Rows, witness: &Witness) {
+    let (style, word) =
+        witness.verdict.map_or((QUIET, "-".to_owned()), |verdict| (color(verdict), verdict.to_string()));
+    rows.row(witness.name, (style, &word), &witness.detail);
+}
+
+fn of<'a>(proof: &'a Proof, names: &[&str]) -> Vec<&'a Witness> {
+    proof.witnesses.iter().filter(|witness| names.contains(&witness.name)).collect()
+}
+
+fn prediction(proof: &Proof) -> String {
+    let asked = of(proof, &["spec", "tables"]);
+    if asked.len() == 2 && asked.iter().all(|witness| witness.verdict == Some(proof.predicted)) {
+        return "the spec and the compiled tables agree".to_owned();
+    }
+    asked.iter().map(|witness| format!("{}: {}", witness.name, witness.detail)).collect::<Vec<_>>().join("; ")
+}
+
+fn observation(proof: &Proof) -> String {
+    let asked = of(proof, &["test-run", "wire", "nft"]);
+    let all_heard = asked.iter().all(|witness| witness.verdict.is_some());
+    if let (true, Some(last)) = (all_heard && asked.len() > 1, asked.last()) {
+        let names: Vec<&str> = asked.iter().map(|witness| witness.name).collect();
+        return format!("{}: {}", names.join(" and "), last.detail);
+    }
+    asked.iter().map(|witness| format!("{}: {}", witness.name, witness.detail)).collect::<Vec<_>>().join("; ")
+}
+
+fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
+    let indent = rows.indent();
+    let cited = format!("{:<ENTRY$}  ", format!("entry {}", hop.entry.id));
+    let (first, rest) = match &hop.rule {
+        Some(rule) => (rule_name(rule), place(rule.file.as_deref(), rule.line)),
+        None => (reason(hop), None),
+    };
+    let head = (color(hop.verdict), hop.verdict.to_string());
+    let column = indent + cited.chars().count();
+    let mut lines = super::layout::wrap(&first, WIDTH.saturating_sub(column)).into_iter();
+    let first = lines.next().unwrap_or_default();
+    rows.row(hop.direction, (head.0, &head.1), &&format!("{cited}{first}"));
+    for line in lines.chain(rest) {
+        rows.line(&format!("{}{line}", " ".repeat(column)));
+    }
+    if let Some(rule) = &hop.rule
+        && let Some((number, text)) = source_line(rule.file.as_deref(), rule.line, texts)
+    {
+        let room = WIDTH.saturating_sub(indent + 1);
+        let text: String = text.trim_end().chars().take(room).collect();
+        rows.line(&format!("{} {text}", paint(QUIET, &format!("{number:>0$} |", indent - 3))));
+    }
+    if !hop.reached {
+        rows.plain("", "(asked, although the packet did not come this far)");
+    }
+    if hop.verdict == Verdict::Deny && hop.rule.is_none() {
+        for (index, policy) in hop.side.isolated_by.iter().enumerate() {
+            let label = if index == 0 { "isolated" } else { "" };
+            let word = if index == 0 { "by" } else { "" };
+            let place = place(policy.file.as_deref(), policy.line).unwrap_or_default();
+            let name = format!("{} {}", policy.kind, policy.qualified_name());
+            rows.row(label, (QUIET, word), &&format!("{name:<31}  {place}"));
+        }
+        for near in &hop.side.near_misses {
+            let name = format!("{} {}", near.rule.qualified_name(), near.rule.path);
+            let place = place(near.rule.file.as_deref(), near.rule.line).unwrap_or_default();
+            rows.plain("near miss", &&format!("{name:<31}  {place}"));
+            rows.plain("", &near.reason);
+        }
+    }
+    for loser in &hop.side.losers {
+        let place = place(loser.file.as_deref(), loser.line).unwrap_or_default();
+        rows.row("also", (QUIET, "match"), &format!("{} {place}", rule_name(loser)));
+    }
+}
+
+fn reason(hop: &Hop) -> String {
+    if hop.verdict == Verdict::Deny && !hop.side.isolated_by.is_empty() {
+        return if hop.reason.is_empty() {
+            format!("isolated by {}; no rule admits", names(&hop.side.isolated_by))
+        } else {
+            hop.reason.clone()
+        };
+    }
+    if hop.reason.starts_with("not isolated") {
+        format!("{} is {}", hop.pod, hop.reason)
+    } else {
+        hop.reason.clone()
+    }
+}
+
+fn source_line<'a>(file: Option<&str>, line: Option<u32>, texts: &'a Texts) -> Option<(u32, &'a str)> {
+    let number = line?;
+    let text = texts.get(file?)?.lines().nth(number.checked_sub(1)? as usize)?;
+    Some((number, text))
+}
+
+fn counters(rows: &mut Rows, proof: &Proof) {
+    if proof.mode == Mode::Simulated {
+        return;
+    }
+    let moved: Vec<String> = proof
+        .counters
+        .iter()
+        .map(|counter| format!("entry {}: {} -> {}", counter.entry, counter.before, counter.after))
+        .collect();
+    if moved.is_empty() {
+        rows.broad("counters", "none moved");
+        return;
+    }
+    let cited = |entry: u32| proof.hops.iter().any(|hop| hop.entry.id == entry);
+    let only = proof.counters.iter().all(|counter| cited(counter.entry));
+    let end = if only { ", no other verdict moved" } else { "" };
+    rows.broad("counters", &format!("{}{end}", moved.join(", ")));
+}
+
+fn entry(rows: &mut Rows, proof: &Proof) {
+    let Some(entry) = &proof.entry else { return };
+    let id = entry.map_id.map_or_else(String::new, |id| format!(" id {id}"));
+    rows.broad("map", &format!("{}{id}: {}", entry.map, entry.key_text));
+    if !entry.key_hex.is_empty() {
+        rows.broad("key", &entry.key_hex);
+        rows.broad("value", &entry.value_hex);
+    }
+    if let Some(command) = &entry.bpftool {
+        rows.line(&format!("  {}", paint(POINTER, &format!("$ {command}"))));
+    }
+}

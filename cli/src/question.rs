@@ -1,0 +1,168 @@
+//! From the command line's packet to a question about a loaded cluster.
+//!
+//! Invariant: a name that is not there is an error that suggests the nearest one; nothing is asked about a name
+//! that was not understood.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use netlab_core::diagnostic::Severity;
+use netlab_core::endpoint_ref::{PortName, PortRef, ProtocolRef};
+use netlab_core::input::Loaded;
+use netlab_core::model::cluster::Cluster;
+use netlab_core::model::port::Protocol;
+use netlab_core::policy::query::{End, Query, Service, policed_pod};
+use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
+use serde::Serialize;
+
+use crate::args::globals::Globals;
+use crate::args::packet::PacketArgs;
+use crate::ends;
+use crate::failure::Failure;
+
+/// A question and how it was put.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// What is asked.
+    pub(crate) query: Query,
+    /// In the user's words.
+    pub(crate) asked: Asked,
+}
+
+/// The question as answers repeat it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Asked {
+    /// Who opens.
+    pub(crate) from: String,
+    /// To whom.
+    pub(crate) to: String,
+    /// `TCP`, `UDP`, `SCTP`, `ICMP` or a number.
+    pub(crate) protocol: String,
+    /// A number or a name, if the protocol has ports.
+    pub(crate) port: Option<serde_json::Value>,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {} ", self.from, self.to)?;
+        let protocol = self.protocol.to_lowercase();
+        match &self.port {
+            Some(serde_json::Value::String(name)) => write!(f, "{name}/{protocol}"),
+            Some(number) => write!(f, "{number}/{protocol}"),
+            None if protocol.chars().all(|c| c.is_ascii_digit()) => write!(f, "protocol {protocol}"),
+            None => f.write_str(&protocol),
+        }
+    }
+}
+
+impl Question {
+    /// The question that the arguments put to this cluster.
+    pub(crate) fn new(args: &PacketArgs, globals: &Globals, cluster: &Cluster) -> Result<Self, Failure> {
+        let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
+        let (to_text, to) = ends::resolve("--to", &args.to, globals, cluster)?;
+        let service = service(args, cluster, &to)?;
+        let (protocol, port) = match &service {
+            Service::Port { protocol, port } => (name_of(*protocol), Some((*port).into())),
+            Service::Name { protocol, name } => (name_of(*protocol), Some(name.as_str().into())),
+            Service::Icmp => ("ICMP".to_owned(), None),
+            Service::Other(number) => (number.to_string(), None),
+        };
+        let asked = Asked { from: from_text, to: to_text, protocol, port };
+        Ok(Self { query: Query { from, to, service }, asked })
+    }
+
+    /// Compiles what the question is about.
+    pub(crate) fn compile(&self, loaded: &Loaded) -> Result<Compiled, Failure> {
+        let ends = self.query.from.iter().chain(&self.query.to);
+        let pods: BTreeSet<_> = ends.filter_map(|end| policed_pod(&loaded.cluster, end)).collect();
+        compile(loaded, &Scope::Pods(pods))
+    }
+}
+
+/// Compiles for analysis: no limit but the map layout's.
+pub(crate) fn compile(loaded: &Loaded, scope: &Scope) -> Result<Compiled, Failure> {
+    let compiled =
+        compile_with(&loaded.cluster, &loaded.policies, scope, &Numbers::default(), &Limits::layout_only());
+    let refused = compiled.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).count();
+    if refused == 0 {
+        return Ok(compiled);
+    }
+    let mut about = loaded.clone();
+    about.diagnostics = compiled.diagnostics;
+    Err(Failure::unreadable(format!("{refused} policies do not fit into the tables")).about(about))
+}
+
+fn name_of(protocol: u8) -> String {
+    Protocol::ALL
+        .into_iter()
+        .find(|known| known.number() == protocol)
+        .map_or_else(|| protocol.to_string(), |known| known.as_str().to_owned())
+}
+
+fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, Failure> {
+    let Some(PortRef { port, protocol }) = &args.port else {
+        return match args.proto {
+            Some(ProtocolRef::Icmp) => Ok(Service::Icmp),
+            Some(ProtocolRef::Other(number)) => Ok(Service::Other(number)),
+            Some(ProtocolRef::Ports(protocol)) => {
+                Err(Failure::unreadable(format!("`--proto {}` needs a port", protocol.lower()))
+                    .hint(format!("as in `--port 443/{}`", protocol.lower())))
+            }
+            None => Err(Failure::unreadable("no `--port` was given")
+                .hint("as in `--port 5432/tcp`, `--port 53/udp` or `--proto icmp`")),
+        };
+    };
+    let spoken = match (args.proto, protocol) {
+        (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), _) => {
+            return Err(Failure::unreadable("`--port` and `--proto` contradict: that protocol has no ports")
+                .hint("leave one of them out"));
+        }
+        (Some(ProtocolRef::Ports(one)), Some(other)) if one != *other => {
+            return Err(Failure::unreadable(format!(
+                "`--port …/{}` and `--proto {}` contradict",
+                other.lower(),
+                one.lower()
+            ))
+            .hint("leave one of them out"));
+        }
+        (Some(ProtocolRef::Ports(protocol)), _) => Some(protocol),
+        (None, protocol) => *protocol,
+    };
+    Ok(match port {
+        PortName::Number(port) => {
+            Service::Port { protocol: spoken.unwrap_or_default().number(), port: *port }
+        }
+        PortName::Name(name) => {
+            let protocol = match spoken {
+                Some(protocol) => protocol,
+                None => named(cluster, to, name)?,
+            };
+            Service::Name { protocol: protocol.number(), name: name.clone() }
+        }
+    })
+}
+
+/// The protocol under which a destination has a port of this name.
+fn named(cluster: &Cluster, to: &[End], name: &str) -> Result<Protocol, Failure> {
+    let pods: Vec<_> = to
+        .iter()
+        .filter_map(|end| match end {
+            End::Pod(key) => cluster.pods.get(key),
+            End::Node(_) | End::Address(_) => None,
+        })
+        .collect();
+    let ports = || pods.iter().flat_map(|pod| &pod.ports);
+    let found = Protocol::ALL.into_iter().find(|protocol| {
+        ports().any(|port| port.protocol == *protocol && port.name.as_deref() == Some(name))
+    });
+    found.ok_or_else(|| {
+        let known: BTreeSet<&str> = ports().filter_map(|port| port.name.as_deref()).collect();
+        let failure = Failure::unreadable(format!("the destination has no port named `{name}`"));
+        match ends::nearest(name, known.iter().copied()) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None if known.is_empty() => failure.hint("its ports have no names: give a number"),
+            None => failure.hint(format!("it has {}", known.into_iter().collect::<Vec<_>>().join(", "))),
+        }
+    })
+}
