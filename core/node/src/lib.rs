@@ -8,6 +8,7 @@
     reason = "every error names its own cause; a section per function would repeat the type"
 )]
 
+pub mod capability;
 pub mod error;
 pub mod netlink;
 pub mod netns;

@@ -1,5 +1,6 @@
 //! Tests of the node crate against the kernel, each in namespaces of its own.
 
+mod capability;
 mod netlink;
 mod netns;
 mod require;
