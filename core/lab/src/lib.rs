@@ -13,8 +13,10 @@
 )]
 
 pub mod error;
+pub mod named;
 pub mod place;
 pub mod plan;
+pub mod print;
 pub mod topology;
 pub mod traffic;
 

@@ -58,11 +58,13 @@ pub(super) fn namespace(place: &Place) -> String {
         Place::Node(name) => format!("node_{name}"),
         Place::Pod(key) => format!("{}.{}", key.namespace, key.name),
     };
-    // A file name holds at most 255 bytes; a namespace and a pod's name together may be longer.
-    if name.len() <= 200 {
+    // A file name holds at most 255 bytes; a namespace and a pod's name together may be longer. Names that no API
+    // server would accept must not become paths or words of a shell.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if name.len() <= 200 && name.chars().all(is_plain) {
         return name;
     }
-    let head: String = name.chars().take(180).collect();
+    let head: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(180).collect();
     format!("{head}_{:016x}", hash(&[&name]))
 }
 

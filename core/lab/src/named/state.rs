@@ -1,0 +1,236 @@
+//! State files: which labs are up, and whose they are.
+//!
+//! Invariant: see [`super`]. A file is written whole before its lab is announced, and removed by its supervisor
+//! or, when that was killed, by the next command that comes across it.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::check_name;
+use crate::error::LabError;
+use crate::place::Place;
+
+/// The directory of state files and sockets, private to one user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+/// What is known of a lab that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The lab's name.
+    pub name: String,
+    /// Its supervisor.
+    pub pid: u32,
+    /// When the supervisor started, in clock ticks since boot (`/proc/PID/stat`): tells it from a later process
+    /// of the same number.
+    pub started: u64,
+    /// When the lab was made, in seconds since 1970.
+    pub created: u64,
+    /// Whether it lives in a user namespace.
+    pub rootless: bool,
+    /// The inode of every namespace.
+    pub namespaces: BTreeMap<Place, u64>,
+}
+
+/// A process that lives in a lab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name (`/proc/PID/comm`).
+    pub command: String,
+    /// Where it lives.
+    pub place: Place,
+}
+
+impl RunDir {
+    /// `/run/netlab` for root, else `netlab` in `XDG_RUNTIME_DIR`, else `/tmp/netlab-UID`.
+    pub fn for_user() -> Self {
+        let user = nix::unistd::geteuid();
+        if user.is_root() {
+            return Self::at("/run/netlab");
+        }
+        match std::env::var_os("XDG_RUNTIME_DIR") {
+            Some(directory) if !directory.is_empty() => Self::at(Path::new(&directory).join("netlab")),
+            _ => Self::at(format!("/tmp/netlab-{user}")),
+        }
+    }
+
+    /// This directory.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directory, for this user alone, or checks that it is his.
+    pub(super) fn prepare(&self) -> Result<(), LabError> {
+        let fail = |action, source| LabError::State { action, path: self.path.clone(), source };
+        match DirBuilder::new().recursive(true).mode(0o700).create(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(fail("make the directory", error));
+            }
+            _ => {}
+        }
+        let metadata = self.path.symlink_metadata().map_err(|error| fail("look at", error))?;
+        if !metadata.is_dir() || metadata.uid() != nix::unistd::geteuid().as_raw() {
+            let stranger = io::Error::new(io::ErrorKind::PermissionDenied, "it is not a directory of yours");
+            return Err(fail("use", stranger));
+        }
+        Ok(())
+    }
+
+    /// The socket of a lab.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.sock"))
+    }
+
+    /// Where a supervisor's complaints go once nobody watches it.
+    pub(super) fn log(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.log"))
+    }
+
+    fn state(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.json"))
+    }
+
+    /// The state of a lab. What a dead supervisor left is removed.
+    pub fn find(&self, name: &str) -> Result<State, LabError> {
+        check_name(name)?;
+        let not_up = || LabError::NotUp { name: name.to_owned() };
+        let path = self.state(name);
+        let fail = |action, source| LabError::State { action, path: path.clone(), source };
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_up()),
+            Err(error) => return Err(fail("open", error)),
+        };
+        match file.try_lock() {
+            Ok(()) => {
+                self.remove(name, &file);
+                Err(not_up())
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text).map_err(|error| fail("read", error))?;
+                serde_json::from_str(&text).map_err(|error| fail("read", error.into()))
+            }
+            Err(TryLockError::Error(error)) => Err(fail("lock", error)),
+        }
+    }
+
+    /// Every lab that is up, by name. What dead supervisors left is removed.
+    pub fn list(&self) -> Result<Vec<State>, LabError> {
+        let entries = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(LabError::State { action: "list", path: self.path.clone(), source }),
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
+            .filter(|name| check_name(name).is_ok())
+            .collect();
+        names.sort();
+        let mut states = Vec::new();
+        for name in names {
+            match self.find(&name) {
+                Ok(state) => states.push(state),
+                Err(LabError::NotUp { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(states)
+    }
+
+    /// Writes a state file and keeps it locked for as long as the file stays open.
+    pub(super) fn publish(&self, state: &State) -> Result<File, LabError> {
+        let path = self.state(&state.name);
+        let fail = |action, source| LabError::State { action, path: path.clone(), source };
+        for _ in 0..10 {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(|error| fail("make", error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let pid = self.find(&state.name).map_or(0, |other| other.pid);
+                    return Err(LabError::AlreadyUp { name: state.name.clone(), pid });
+                }
+                Err(TryLockError::Error(error)) => return Err(fail("lock", error)),
+            }
+            // Somebody may have found the file stale and removed it before we had the lock.
+            if !is_at(&file, &path) {
+                continue;
+            }
+            let write = |file: &mut File| {
+                file.set_len(0)?;
+                file.write_all(serde_json::to_string_pretty(state)?.as_bytes())
+            };
+            write(&mut file).map_err(|error| fail("write", error))?;
+            return Ok(file);
+        }
+        Err(fail("make", io::Error::other("others keep removing it")))
+    }
+
+    /// Removes what belongs to a lab. `file` is its locked state file.
+    pub(super) fn remove(&self, name: &str, file: &File) {
+        if is_at(file, &self.state(name)) {
+            // The state file goes last: while it is there, nobody else makes a socket of this name.
+            for path in [self.socket(name), self.log(name), self.state(name)] {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+impl State {
+    /// The processes that live in the lab, its supervisor aside.
+    pub fn processes(&self) -> Vec<Process> {
+        let places: BTreeMap<u64, &Place> =
+            self.namespaces.iter().map(|(place, inode)| (*inode, place)).collect();
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let mut found: Vec<Process> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+            .filter(|pid| *pid != self.pid)
+            .filter_map(|pid| {
+                let inode = std::fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
+                let place = (*places.get(&inode)?).clone();
+                let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+                Some(Process { pid, command: command.trim_end().to_owned(), place })
+            })
+            .collect();
+        found.sort_by_key(|process| process.pid);
+        found
+    }
+}
+
+/// When a process started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+pub(super) fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name may hold spaces and parentheses; fields are counted after its last one.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
