@@ -6,6 +6,7 @@ mod e2e;
 mod endpoint_ref;
 mod input_cases;
 mod input_examples;
+mod input_faults;
 mod input_files;
 mod oracle_boundary;
 mod oracle_cases;

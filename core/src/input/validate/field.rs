@@ -108,6 +108,9 @@ pub(super) fn unknown(report: &mut Report<'_>, path: &str, holder: Holder, unkno
         let hint = match (nearest, elsewhere) {
             (Some((_, known)), _) => format!("did you mean `{known}`?"),
             (None, Some(other)) => format!("`{field}` belongs into {}", other.place()),
+            (None, None) if holder == Holder::Selector => {
+                format!("labels go below `matchLabels`: {{{field}: …}}")
+            }
             (None, None) => format!("{} takes {}", holder.place(), list(holder.fields())),
         };
         let message = format!("unknown field `{field}`");

@@ -132,6 +132,11 @@ pub(super) fn network_policy(
 }
 
 fn policy_types(report: &mut Report<'_>, types: &[String]) {
+    if types.len() > 2 {
+        let message = format!("{} policy types, more than two", types.len());
+        report.error(code::INVALID_POLICY_TYPE, "spec.policyTypes", message, "write each direction once");
+        return;
+    }
     for (index, written) in types.iter().enumerate() {
         let path = format!("spec.policyTypes[{index}]");
         if written != "Ingress" && written != "Egress" {
@@ -146,10 +151,6 @@ fn policy_types(report: &mut Report<'_>, types: &[String]) {
             let message = format!("`{written}` stands here twice");
             report.warning(code::DOUBLED_POLICY_TYPE, &path, message, "once is enough");
         }
-    }
-    if types.len() > 2 {
-        let message = format!("{} policy types, more than two", types.len());
-        report.error(code::INVALID_POLICY_TYPE, "spec.policyTypes", message, "write each direction once");
     }
 }
 

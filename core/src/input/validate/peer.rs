@@ -68,7 +68,7 @@ fn ip_block(report: &mut Report<'_>, path: &str, wire: &IpBlock) -> Option<Addre
 }
 
 fn cidr(report: &mut Report<'_>, path: &str, written: &str) -> Option<IpNet> {
-    let Ok(cidr) = written.parse::<IpNet>() else {
+    let Some(cidr) = parse(written) else {
         let message = format!("`{written}` is no CIDR");
         report.error(code::INVALID_CIDR, path, message, &cidr_hint(written));
         return None;
@@ -86,6 +86,15 @@ fn cidr(report: &mut Report<'_>, path: &str, written: &str) -> Option<IpNet> {
         report.warning(code::CIDR_HOST_BITS, path, message, &format!("write `{canonical}`"));
     }
     Some(canonical)
+}
+
+/// An address and a prefix length, with no digit more than needed: `010.0.0.0/8` is octal to some readers.
+fn parse(written: &str) -> Option<IpNet> {
+    let (address, length) = written.split_once('/')?;
+    if !length.bytes().all(|b| b.is_ascii_digit()) || (length.len() > 1 && length.starts_with('0')) {
+        return None;
+    }
+    IpNet::new(address.parse().ok()?, length.parse().ok()?).ok()
 }
 
 fn cidr_hint(written: &str) -> String {

@@ -126,9 +126,12 @@ impl<'t, 'b> Builder<'t, 'b> {
 
     fn run(mut self) -> Result<Parsed<'t>, Box<Diagnostic>> {
         while let Some(event) = self.parser.next_event() {
-            match event {
-                Ok((event, span)) => self.take(event, span)?,
-                Err(error) => return Err(Box::new(self.syntax_error(&error))),
+            let taken = match event {
+                Ok((event, span)) => self.take(event, span),
+                Err(error) => Err(Box::new(self.syntax_error(&error))),
+            };
+            if let Err(problem) = taken {
+                return Err(Box::new(self.if_template(*problem)));
             }
         }
         let start = position(self.piece.line, 0);
@@ -334,17 +337,30 @@ impl<'t, 'b> Builder<'t, 'b> {
         if info.contains("nesting") || info.contains("recursion limit") {
             return too_deep(self.budget.depth).at(place);
         }
-        let line = self.piece.text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
+        let problem = Diagnostic::error(code::SYNTAX, format!("not YAML: {info}"));
+        let line = self.line(place);
         let indentation = &line[..line.len() - line.trim_start().len()];
-        let problem = Diagnostic::error(code::SYNTAX, format!("not YAML: {info}")).at(place);
-        if indentation.contains('\t') {
-            problem.with_hint("indent with spaces: YAML does not take tabs")
-        } else if line.contains("{{") || self.piece.text.contains("{{-") {
-            problem
-                .with_hint("this looks like a template: render it first, with `helm template` for instance")
-        } else {
-            problem.with_hint("the rest of this document is not read; other documents are")
+        match indentation.find('\t') {
+            // Blanks before the tab are one byte each.
+            Some(tab) => problem
+                .at(Position { column: u32::try_from(tab + 1).unwrap_or(place.column), ..place })
+                .with_hint("indent with spaces: YAML does not take tabs"),
+            None => problem.at(place).with_hint("the rest of this document is not read; other documents are"),
         }
+    }
+
+    fn line(&self, place: Position) -> &'t str {
+        let number = usize::try_from(place.line).unwrap_or(usize::MAX).saturating_sub(self.piece.line + 1);
+        self.piece.text.lines().nth(number).unwrap_or_default()
+    }
+
+    /// Braces that are still in a text make it unreadable in many ways; there is one thing to do about all.
+    fn if_template(&self, problem: Diagnostic) -> Diagnostic {
+        if problem.position.is_some_and(|place| self.line(place).contains("{{")) {
+            return problem
+                .with_hint("is this a template? Render it first, with `helm template` for instance");
+        }
+        problem
     }
 }
 
