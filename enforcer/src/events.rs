@@ -5,7 +5,7 @@
 #![expect(clippy::missing_errors_doc, reason = "each error type says when it occurs")]
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use aya::maps::{Map, MapData, MapError, RingBuf};
@@ -22,6 +22,13 @@ pub struct Events {
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Events {
+    /// Readable when there is an event: to wait for several rings at once.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
     }
 }
 

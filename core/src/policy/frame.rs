@@ -142,7 +142,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use netlab_ebpf::packet::{Frame, parse};
+    use netlab_ebpf::packet::{Frame, Packet, parse};
 
     use super::*;
 
@@ -157,7 +157,8 @@ mod tests {
                 let tuple =
                     Tuple { source, destination, protocol, source_port: 40_000, destination_port: 5432 };
                 let frame = opening(&tuple).expect("same family");
-                let Frame::Ip(packet) = parse(&frame.as_slice()) else { panic!("{tuple:?} does not parse") };
+                let mut packet = Packet::default();
+                assert_eq!(parse(&frame.as_slice(), &mut packet), Frame::Ip, "{tuple:?}");
                 assert_eq!(packet.protocol, protocol);
                 let ports = match protocol {
                     6 | 17 | 132 => (40_000, 5432),

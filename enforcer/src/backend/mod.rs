@@ -6,4 +6,5 @@
 pub mod agreement;
 pub mod dry_run;
 pub mod nft;
+pub mod tc;
 pub mod wire;

@@ -3,5 +3,121 @@
 //! Four witnesses are asked: the specification, the compiled tables, the program on the live maps (test-run) and
 //! the wire. Invariant: they are asked independently, and disagreement is reported, never resolved.
 
+mod assemble;
+mod cite;
+pub mod error;
+mod place;
 pub mod predict;
 pub mod proof;
+mod tc;
+mod witness;
+
+use std::collections::BTreeSet;
+
+use netlab_core::input::Loaded;
+use netlab_core::policy::query::{Pair, Query, pairs, policed_pod};
+use netlab_core::policy::trial::Trial;
+use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
+use netlab_lab::Lab;
+
+use self::error::ProveError;
+use self::predict::Prediction;
+use self::proof::Proof;
+use self::tc::TcPlace;
+
+/// Which datapath to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datapath {
+    /// The eBPF program at tc.
+    Tc,
+    /// No kernel at all.
+    None,
+}
+
+/// The proofs of a question, and the place where they were made.
+pub struct Proven {
+    /// One per pair (source, destination, address family), in order.
+    pub proofs: Vec<Proof>,
+    /// What was compiled, to cite from.
+    pub rulesets: Rulesets,
+    place: Option<TcPlace>,
+}
+
+impl std::fmt::Debug for Proven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proven").field("proofs", &self.proofs).finish_non_exhaustive()
+    }
+}
+
+impl Proven {
+    /// The namespaces, for as long as this value is held; `None` when no kernel was asked.
+    pub fn lab(&self) -> Option<&Lab> {
+        self.place.as_ref().map(TcPlace::lab)
+    }
+}
+
+/// Proves a question.
+///
+/// # Errors
+/// [`ProveError`] when a proof could not be tried at all.
+pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Proven, ProveError> {
+    let cluster = &loaded.cluster;
+    let (pairs, not_asked) = pairs(cluster, query);
+    if pairs.is_empty() {
+        let why = not_asked.into_iter().next().unwrap_or_else(|| "an end has no address".to_owned());
+        return Err(ProveError::NothingToSend { why });
+    }
+    let rulesets = compile_for(loaded, &pairs)?;
+    let trial = Trial::new(&rulesets)?;
+    let predictions: Vec<Prediction> =
+        pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair)).collect();
+    let mut place = match datapath {
+        Datapath::Tc => Some(TcPlace::build(cluster, &rulesets, &pairs)?),
+        Datapath::None => None,
+    };
+    let mut proofs = Vec::with_capacity(pairs.len());
+    for (pair, prediction) in pairs.iter().zip(&predictions) {
+        let observation = match &mut place {
+            Some(place) => Some(place.observe(cluster, pair, prediction)?),
+            None => None,
+        };
+        let mut proof = assemble::proof(cluster, &rulesets, &trial, pair, prediction, observation);
+        proof.not_examined.extend(not_asked.iter().cloned());
+        proofs.push(proof);
+    }
+    Ok(Proven { proofs, rulesets, place })
+}
+
+/// The rulesets of the pods on the pairs' ways.
+fn compile_for(loaded: &Loaded, pairs: &[Pair]) -> Result<Rulesets, ProveError> {
+    let pods: BTreeSet<_> = pairs
+        .iter()
+        .flat_map(|pair| [&pair.from, &pair.to])
+        .filter_map(|end| policed_pod(&loaded.cluster, end))
+        .collect();
+    let Compiled { rulesets, diagnostics } = compile_with(
+        &loaded.cluster,
+        &loaded.policies,
+        &Scope::Pods(pods),
+        &Numbers::default(),
+        &Limits::default(),
+    );
+    match diagnostics.into_iter().next() {
+        None => Ok(rulesets),
+        Some(refused) => Err(ProveError::Refused {
+            policy: refused.object.map(|object| object.to_string()).unwrap_or_default(),
+            message: refused.message,
+        }),
+    }
+}
+
+/// What a packet that opens a connection is called.
+pub(crate) fn wire_word(protocol: u8) -> &'static str {
+    match protocol {
+        6 => "SYN",
+        132 => "INIT",
+        1 | 58 => "echo request",
+        17 => "datagram",
+        _ => "packet",
+    }
+}

@@ -1,0 +1,194 @@
+//! Putting a proof together: prediction and observation, side by side, and what follows.
+//!
+//! Invariant: proved means that the specification, the tables, the test-run and the wire were all heard and all
+//! agree, that the entry which decided on the wire is the predicted one, that its row reads back as compiled,
+//! and that no other verdict's counter moved. One heard witness that disagrees makes it contradicted.
+
+use std::collections::BTreeSet;
+
+use netlab_core::model::cluster::Cluster;
+use netlab_core::policy::Rulesets;
+use netlab_core::policy::change::Verdict;
+use netlab_core::policy::evaluate::{Side, side};
+use netlab_core::policy::query::{Pair, policed_pod};
+use netlab_core::policy::trial::{HopVerdict, Trial};
+use netlab_ebpf::abi::{Direction, PolicyValue};
+use netlab_ebpf::reason::Reason;
+
+use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
+use super::predict::Prediction;
+use super::proof::{CounterDelta, EntryRef, Hop, Mode, Proof, ProofOutcome, ProvenQuery};
+use super::witness::{Observation, witness};
+
+/// The proof of a pair; without an observation it is a simulation.
+pub(super) fn proof(
+    cluster: &Cluster,
+    rulesets: &Rulesets,
+    trial: &Trial,
+    pair: &Pair,
+    prediction: &Prediction,
+    observation: Option<Observation>,
+) -> Proof {
+    let mut differences = prediction.differences();
+    let mut witnesses = vec![
+        witness("spec", Some(prediction.spec), "the API text, from the objects as written"),
+        witness("tables", Some(prediction.tables), "the engine, from the compiled tables"),
+    ];
+    let mode = if observation.is_some() { Mode::Kernel } else { Mode::Simulated };
+    let backend = observation.as_ref().map(|observation| observation.backend);
+    let mut hops = hops(cluster, rulesets, trial, pair, prediction, observation.as_ref());
+    let (mut observed, mut drop_reason, mut counters, mut not_examined) =
+        (None, None, Vec::new(), Vec::new());
+    if let Some(observation) = observation {
+        differences.extend(disagreements(prediction, &observation));
+        witnesses.extend(observation.witnesses);
+        observed = observation.observed;
+        drop_reason = observation.drop_reason;
+        counters = observation.counters;
+        not_examined = observation.not_examined;
+    } else {
+        not_examined.push("the kernel: nothing was sent".to_owned());
+    }
+    // A packet that the source's side stops never meets the destination's.
+    let stopped = hops.iter().position(|hop| hop.verdict == Verdict::Deny);
+    for (index, hop) in hops.iter_mut().enumerate() {
+        hop.reached = stopped.is_none_or(|stopped| index <= stopped);
+    }
+    let outcome = if !differences.is_empty() {
+        ProofOutcome::Contradicted
+    } else if witnesses.iter().all(|witness| witness.verdict.is_some()) && observed.is_some() {
+        ProofOutcome::Proved
+    } else {
+        ProofOutcome::Inconclusive
+    };
+    let deciding = stopped.map_or(hops.last(), |index| hops.get(index));
+    Proof {
+        outcome,
+        query: query(pair),
+        predicted: prediction.spec,
+        observed,
+        mode,
+        backend,
+        entry: deciding.map(|hop| hop.entry.clone()),
+        rule: deciding.and_then(|hop| hop.rule.clone()),
+        isolated_by: deciding.map(|hop| hop.side.isolated_by.clone()).unwrap_or_default(),
+        near_misses: deciding.map(|hop| hop.side.near_misses.clone()).unwrap_or_default(),
+        losers: deciding.map(|hop| hop.side.losers.clone()).unwrap_or_default(),
+        hops,
+        witnesses,
+        drop_reason,
+        counters,
+        differences,
+        not_examined,
+    }
+}
+
+fn query(pair: &Pair) -> ProvenQuery {
+    ProvenQuery {
+        from: pair.from.to_string(),
+        to: pair.to.to_string(),
+        protocol: match pair.tuple.protocol {
+            6 => "TCP".to_owned(),
+            17 => "UDP".to_owned(),
+            132 => "SCTP".to_owned(),
+            1 | 58 => "ICMP".to_owned(),
+            other => other.to_string(),
+        },
+        port: pair.tuple.destination_port,
+        source: pair.tuple.source,
+        destination: pair.tuple.destination,
+    }
+}
+
+fn hops(
+    cluster: &Cluster,
+    rulesets: &Rulesets,
+    trial: &Trial,
+    pair: &Pair,
+    prediction: &Prediction,
+    observation: Option<&Observation>,
+) -> Vec<Hop> {
+    let ends = [&pair.from, &pair.to];
+    let mut hops = Vec::new();
+    for (index, hop) in prediction.hops.iter().enumerate() {
+        let Some(hop) = hop else { continue };
+        let Some(pod) = policed_pod(cluster, ends[index]) else { continue };
+        let side: Side = side(cluster, rulesets, pair, *hop);
+        let entry = observation
+            .and_then(|observation| observation.rows[index].clone())
+            .unwrap_or_else(|| compiled_row(trial, &pod, hop));
+        hops.push(Hop {
+            hook: match hop.direction {
+                Direction::Egress => "from_pod",
+                Direction::Ingress => "to_pod",
+            },
+            direction: match hop.direction {
+                Direction::Egress => "egress",
+                Direction::Ingress => "ingress",
+            },
+            pod: pod.to_string(),
+            verdict: hop.verdict,
+            tier: side.tier,
+            entry,
+            rule: side.rule.clone(),
+            reason: side.reason.clone(),
+            reached: true,
+            side,
+        });
+    }
+    hops
+}
+
+/// The row as compiled, when there is no kernel to read it from.
+fn compiled_row(trial: &Trial, pod: &netlab_core::model::cluster::ObjectKey, hop: &HopVerdict) -> EntryRef {
+    let device =
+        trial.change.pods.iter().find(|device| device.namespace == pod.namespace && device.name == pod.name);
+    let word = device.map(|device| trial.image.word(device)).unwrap_or_default();
+    match row_key(hop, word) {
+        RowKey::Policy(key) => {
+            let value = trial.image.policy.get(&key).copied().unwrap_or(PolicyValue::default());
+            policy_row(hop.entry, &key, None, value_bytes(&value))
+        }
+        RowKey::Device => device_row(hop.entry, None, None, &[]),
+    }
+}
+
+/// Everything in which the kernel's witnesses differ from the prediction.
+fn disagreements(prediction: &Prediction, observation: &Observation) -> Vec<String> {
+    let mut differences = observation.differences.clone();
+    for witness in &observation.witnesses {
+        if let Some(verdict) = witness.verdict
+            && verdict != prediction.tables
+        {
+            differences.push(format!(
+                "predicted {}, {} says {verdict}: {}",
+                prediction.tables, witness.name, witness.detail
+            ));
+        }
+    }
+    for (predicted, seen) in prediction.hops.iter().zip(&observation.hops) {
+        if let (Some(predicted), Some(seen)) = (predicted, seen)
+            && (predicted.entry, predicted.verdict) != (seen.entry, seen.verdict)
+        {
+            differences.push(format!(
+                "predicted {} by entry {}, the packet was decided {} by entry {}",
+                predicted.verdict, predicted.entry, seen.verdict, seen.entry
+            ));
+        }
+    }
+    let stray = stray_counters(prediction, &observation.counters);
+    if !stray.is_empty() {
+        let list: Vec<String> = stray.iter().map(ToString::to_string).collect();
+        differences.push(format!("counters of other verdicts moved too: entry {}", list.join(", ")));
+    }
+    differences
+}
+
+/// Entries that moved and are neither on the packet's way nor part of the network's own business.
+fn stray_counters(prediction: &Prediction, counters: &[CounterDelta]) -> Vec<u32> {
+    let mut expected: BTreeSet<u32> = prediction.hops.iter().flatten().map(|hop| hop.entry).collect();
+    expected.extend(
+        [Reason::Flow, Reason::Neighbour, Reason::MulticastControl, Reason::Related].map(Reason::entry),
+    );
+    counters.iter().map(|delta| delta.entry).filter(|entry| !expected.contains(entry)).collect()
+}

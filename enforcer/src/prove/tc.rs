@@ -1,0 +1,388 @@
+//! The kernel's witnesses of the eBPF datapath: the program on the live maps, and the wire.
+//!
+//! Invariant: test-run and wire are asked of two instances of one object that share the policy maps and nothing
+//! else; that they are the same program on the same maps is checked, not assumed. The packet on the wire is one
+//! packet, and its decisions are found among the events by its own tuple.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::Rulesets;
+use netlab_core::policy::change::Verdict;
+use netlab_core::policy::frame::opening;
+use netlab_core::policy::image::Image;
+use netlab_core::policy::query::Pair;
+use netlab_core::policy::trial::HopVerdict;
+use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, mapped};
+use netlab_ebpf::reason::Reason;
+use netlab_lab::Lab;
+use netlab_lab::traffic::{Flow, Outcome, Packet, Sent, Wait};
+use netlab_plugin::contract::Backend;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+
+use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
+use super::error::ProveError;
+use super::place::{self, HookSite};
+use super::predict::Prediction;
+use super::proof::{BackendName, CounterDelta};
+use super::witness::{Observation, witness};
+use crate::backend::tc::TcBackend;
+use crate::instance::{Datapath, LoadOptions};
+
+/// How long a packet may take that nothing drops.
+const ARRIVAL: Duration = Duration::from_millis(900);
+/// How long to look for a packet that the program said it dropped.
+const AFTER_DROP: Duration = Duration::from_millis(3);
+
+/// A lab with the eBPF datapath on every node that has a pod in it.
+pub(super) struct TcPlace {
+    lab: Lab,
+    nodes: BTreeMap<String, Enforced>,
+}
+
+/// A node's enforcement.
+struct Enforced {
+    backend: TcBackend,
+    image: Image,
+    witness: Datapath,
+}
+
+impl TcPlace {
+    /// Builds the namespaces, loads and attaches the program, writes the tables.
+    pub(super) fn build(cluster: &Cluster, rulesets: &Rulesets, pairs: &[Pair]) -> Result<Self, ProveError> {
+        let lab = place::build(cluster, pairs)?;
+        let nodes = place::interfaces(&lab)
+            .into_iter()
+            .map(|(node, interfaces)| Ok((node.clone(), enforce(&lab, &node, rulesets, &interfaces)?)))
+            .collect::<Result<_, ProveError>>()?;
+        Ok(Self { lab, nodes })
+    }
+
+    /// The namespaces.
+    pub(super) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Asks both witnesses about a pair.
+    pub(super) fn observe(
+        &mut self,
+        cluster: &Cluster,
+        pair: &Pair,
+        prediction: &Prediction,
+    ) -> Result<Observation, ProveError> {
+        let sites = place::hooks(cluster, &self.lab, pair)?;
+        let mut observation = Observation {
+            backend: BackendName::Tc,
+            witnesses: Vec::new(),
+            hops: [None, None],
+            rows: [None, None],
+            differences: Vec::new(),
+            observed: None,
+            drop_reason: None,
+            counters: Vec::new(),
+            not_examined: Vec::new(),
+        };
+        self.test_run(pair, &sites, &mut observation)?;
+        let before = self.counters(&sites)?;
+        let sent = self.wire(cluster, pair, &sites, &mut observation)?;
+        let after = self.counters(&sites)?;
+        observation.counters = moved(&before, &after);
+        self.read_back(&sites, prediction, &mut observation)?;
+        conclude(&sent, pair, &sites, &mut observation);
+        Ok(observation)
+    }
+
+    /// Witness 3: the program, as a new connection, on the live policy maps.
+    fn test_run(
+        &mut self,
+        pair: &Pair,
+        sites: &[Option<HookSite>; 2],
+        observation: &mut Observation,
+    ) -> Result<(), ProveError> {
+        let Some(frame) = opening(&pair.tuple) else { return Ok(()) };
+        let mut verdicts = Vec::new();
+        let mut words = Vec::new();
+        for site in sites.iter().flatten() {
+            let Some(enforced) = self.nodes.get_mut(&site.node) else { continue };
+            let live = enforced
+                .backend
+                .datapath()
+                .identity()
+                .map_err(ProveError::kernel("cannot identify the program"))?;
+            let own =
+                enforced.witness.identity().map_err(ProveError::kernel("cannot identify the program"))?;
+            if live != own {
+                observation.differences.push(format!(
+                    "{}: the attached program and the one that was test-run are not the same",
+                    site.node
+                ));
+            }
+            let netns = self.lab.node(&site.node)?;
+            let witness = &mut enforced.witness;
+            let run = netns
+                .run(|| {
+                    witness
+                        .state()
+                        .forget_flows()
+                        .map_err(ProveError::kernel("cannot clear the test flows"))?;
+                    witness
+                        .test_run(site.direction, &frame, site.ifindex, site.ingress_ifindex)
+                        .map_err(ProveError::kernel("the test run failed"))
+                })
+                .map_err(ProveError::kernel("cannot enter the node"))??;
+            verdicts.push(if run.allow { Verdict::Allow } else { Verdict::Deny });
+            let entry = run.event.map(|event| event.entry);
+            words.push(match entry {
+                Some(entry) => format!("entry {entry}"),
+                None => "no event".to_owned(),
+            });
+        }
+        let verdict = verdicts.into_iter().max();
+        observation.witnesses.push(match verdict {
+            Some(verdict) => witness("test-run", Some(verdict), words.join(", ")),
+            None => witness("test-run", None, "no pod on the way has a hook"),
+        });
+        Ok(())
+    }
+
+    /// Witness 4: one packet. What each hook decided goes into the observation.
+    fn wire(
+        &mut self,
+        cluster: &Cluster,
+        pair: &Pair,
+        sites: &[Option<HookSite>; 2],
+        observation: &mut Observation,
+    ) -> Result<Sent, ProveError> {
+        let packet = Packet {
+            from: place::place_of(cluster, &pair.from, pair.tuple.source),
+            to: place::place_of(cluster, &pair.to, pair.tuple.destination),
+            source: pair.tuple.source,
+            destination: pair.tuple.destination,
+            protocol: pair.tuple.protocol,
+            port: pair.tuple.destination_port,
+            source_port: Some(pair.tuple.source_port),
+        };
+        for enforced in self.nodes.values_mut() {
+            enforced.backend.datapath_mut().events().drain();
+        }
+        let any_event = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map_err(ProveError::kernel("cannot wait for events"))?;
+        for enforced in self.nodes.values_mut() {
+            let events = enforced.backend.datapath_mut().events();
+            any_event
+                .add(events.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
+                .map_err(ProveError::kernel("cannot wait for events"))?;
+        }
+        let mut flow = Flow::open(&self.lab, &packet)?;
+        flow.send()?;
+        let end = Instant::now() + ARRIVAL;
+        let mut seen: Vec<Event> = Vec::new();
+        let sent = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let sent = flow.wait(&Wait::for_at_most(left).or_until_readable(any_event.0.as_fd()))?;
+            self.collect(pair, &mut seen);
+            if seen.iter().any(|event| event.verdict == PolicyValue::DENY) {
+                break flow.wait(&Wait::for_at_most(AFTER_DROP))?;
+            }
+            if sent.is_final() || !sent.woken || left.is_zero() {
+                break sent;
+            }
+        };
+        self.collect(pair, &mut seen);
+        for (slot, site) in observation.hops.iter_mut().zip(sites) {
+            let Some(site) = site else { continue };
+            *slot = seen.iter().find(|event| is_of(event, site)).map(decided);
+        }
+        observation.drop_reason = self.drop_reason(&seen);
+        Ok(sent)
+    }
+
+    /// Keeps the events of the pair's own packet.
+    fn collect(&mut self, pair: &Pair, seen: &mut Vec<Event>) {
+        for enforced in self.nodes.values_mut() {
+            let events = enforced.backend.datapath_mut().events().drain();
+            seen.extend(events.into_iter().filter(|event| carries(event, pair)));
+        }
+    }
+
+    fn drop_reason(&self, seen: &[Event]) -> Option<String> {
+        let _ = self;
+        let denied = seen.iter().find(|event| event.verdict == PolicyValue::DENY)?;
+        let _ = denied;
+        None
+    }
+
+    fn counters(&self, sites: &[Option<HookSite>; 2]) -> Result<BTreeMap<u32, u64>, ProveError> {
+        let nodes: BTreeSet<&str> = sites.iter().flatten().map(|site| site.node.as_str()).collect();
+        let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
+        for node in nodes {
+            let Some(enforced) = self.nodes.get(node) else { continue };
+            let entries: BTreeSet<u32> = enforced.image.policy.values().map(|value| value.entry).collect();
+            let counters = &enforced.backend.datapath().state().counters;
+            let read = counters.read(entries).map_err(ProveError::kernel("cannot read the counters"))?;
+            for (entry, count) in read {
+                *sum.entry(entry).or_default() += count;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Reads the predicted rows back, and compares them with what was compiled.
+    fn read_back(
+        &self,
+        sites: &[Option<HookSite>; 2],
+        prediction: &Prediction,
+        observation: &mut Observation,
+    ) -> Result<(), ProveError> {
+        for ((site, hop), row) in sites.iter().zip(&prediction.hops).zip(&mut observation.rows) {
+            let (Some(site), Some(hop)) = (site, hop) else { continue };
+            let Some(enforced) = self.nodes.get(&site.node) else { continue };
+            let maps = enforced.backend.datapath().policy();
+            let word = maps.devices.word(site.ifindex).map_err(ProveError::kernel("cannot read DEVICES"))?;
+            *row = Some(match row_key(hop, word) {
+                RowKey::Policy(key) => {
+                    let found = maps
+                        .policy
+                        .get_bytes(&key)
+                        .map_err(ProveError::kernel("cannot read POLICY"))?
+                        .unwrap_or_default();
+                    let compiled = enforced.image.policy.get(&key).map(value_bytes).unwrap_or_default();
+                    let cited = policy_row(hop.entry, &key, Some(maps.policy.id()), &found);
+                    if found != compiled {
+                        observation.differences.push(format!(
+                            "POLICY id {} key {}: compiled {}, the kernel holds {}",
+                            maps.policy.id(),
+                            cited.key_hex,
+                            row_words(compiled),
+                            row_words(&found),
+                        ));
+                    }
+                    cited
+                }
+                RowKey::Device => {
+                    let table = maps.devices.table();
+                    let found = table
+                        .get_bytes(&site.ifindex)
+                        .map_err(ProveError::kernel("cannot read DEVICES"))?
+                        .unwrap_or_default();
+                    device_row(hop.entry, Some(site.ifindex), Some(table.id()), &found)
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+fn enforce(
+    lab: &Lab,
+    node: &str,
+    rulesets: &Rulesets,
+    interfaces: &BTreeMap<ObjectKey, String>,
+) -> Result<Enforced, ProveError> {
+    let change = rulesets.change(1, |key| interfaces.get(key).cloned());
+    let image = Image::from_change(&change)?;
+    let netns = lab.node(node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
+    let failed = |source| ProveError::Backend { backend: "tc", source };
+    let mut backend = TcBackend::load(netns, &LoadOptions::LAB).map_err(failed)?;
+    backend.apply(&change).map_err(failed)?;
+    let witness = backend
+        .datapath()
+        .second_instance()
+        .map_err(ProveError::kernel("cannot load the program a second time"))?;
+    Ok(Enforced { backend, image, witness })
+}
+
+/// The verdict of a value read from `POLICY`, with its entry.
+fn row_words(value: &[u8]) -> String {
+    let entry = value.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
+    match value.first() {
+        Some(&PolicyValue::ALLOW) => format!("allow (entry {entry})"),
+        Some(&PolicyValue::DENY) => format!("deny (entry {entry})"),
+        Some(other) => format!("verdict {other} (entry {entry})"),
+        None => "no row".to_owned(),
+    }
+}
+
+fn stored(address: std::net::IpAddr) -> Address {
+    match address {
+        std::net::IpAddr::V4(address) => mapped(address.octets()),
+        std::net::IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// True for the event of the pair's own packet. A pod that is open both ways is judged without reading the packet,
+/// so its events bear no addresses.
+fn carries(event: &Event, pair: &Pair) -> bool {
+    if event.protocol == 0 && event.source == [0; 16] {
+        return true;
+    }
+    event.source == stored(pair.tuple.source)
+        && event.destination == stored(pair.tuple.destination)
+        && event.protocol == pair.tuple.protocol
+        && (event.source_port == pair.tuple.source_port
+            || matches!(event.protocol, 1 | 58)
+            || event.source_port == 0)
+}
+
+fn is_of(event: &Event, site: &HookSite) -> bool {
+    event.ifindex == site.ifindex && event.direction == site.direction as u8
+}
+
+fn decided(event: &Event) -> HopVerdict {
+    HopVerdict {
+        direction: if event.direction == Direction::Ingress as u8 {
+            Direction::Ingress
+        } else {
+            Direction::Egress
+        },
+        verdict: if event.verdict == PolicyValue::ALLOW { Verdict::Allow } else { Verdict::Deny },
+        entry: event.entry,
+        reason: Reason::from_u8(event.reason).unwrap_or(Reason::Row),
+        peer_class: event.peer_class,
+        port_class: event.port_class,
+    }
+}
+
+fn moved(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> Vec<CounterDelta> {
+    after
+        .iter()
+        .map(|(entry, count)| CounterDelta {
+            entry: *entry,
+            before: before.get(entry).copied().unwrap_or(0),
+            after: *count,
+        })
+        .filter(|delta| delta.before != delta.after)
+        .collect()
+}
+
+/// What the packet's fate says.
+fn conclude(sent: &Sent, pair: &Pair, sites: &[Option<HookSite>; 2], observation: &mut Observation) {
+    let denied = observation.hops.iter().flatten().find(|hop| hop.verdict == Verdict::Deny);
+    let what = super::wire_word(pair.tuple.protocol);
+    let (verdict, detail) = match (&sent.outcome, sent.reached, denied) {
+        (Outcome::NotSent(error), _, None) => (None, format!("the {what} never left the sender: {error}")),
+        (_, true, _) => (Some(Verdict::Allow), format!("{what} reached {}{}", pair.to, answer(sent))),
+        (_, false, Some(hop)) => {
+            let pod =
+                sites.iter().flatten().find(|site| site.direction == hop.direction).map(|site| &site.pod);
+            let at = pod.map(|pod| format!(" at {pod}'s veth")).unwrap_or_default();
+            let reason =
+                observation.drop_reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+            (Some(Verdict::Deny), format!("{what} dropped{reason}{at}"))
+        }
+        (_, false, None) => (None, format!("{what} neither arrived nor was it dropped by the program")),
+    };
+    observation.observed = verdict;
+    observation.witnesses.push(witness("wire", verdict, detail));
+}
+
+fn answer(sent: &Sent) -> String {
+    let time = sent.rtt.map(|rtt| format!(" in {:.1} ms", rtt.as_secs_f64() * 1e3)).unwrap_or_default();
+    match &sent.outcome {
+        Outcome::Answered => format!(", answered{time}"),
+        Outcome::Refused => format!(", refused{time}"),
+        _ => String::new(),
+    }
+}
