@@ -6,30 +6,37 @@
 mod assemble;
 mod cite;
 pub mod error;
+mod nft;
 mod place;
 pub mod predict;
 pub mod proof;
 mod tc;
+mod wire;
 mod witness;
 
 use std::collections::BTreeSet;
 
 use netlab_core::input::Loaded;
+use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::query::{Pair, Query, pairs, policed_pod};
 use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
 use netlab_lab::Lab;
 
 use self::error::ProveError;
+use self::nft::NftPlace;
 use self::predict::Prediction;
 use self::proof::Proof;
 use self::tc::TcPlace;
+use self::witness::Observation;
 
 /// Which datapath to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datapath {
     /// The eBPF program at tc.
     Tc,
+    /// nftables; works in a user namespace too.
+    Nft,
     /// No kernel at all.
     None,
 }
@@ -40,7 +47,34 @@ pub struct Proven {
     pub proofs: Vec<Proof>,
     /// What was compiled, to cite from.
     pub rulesets: Rulesets,
-    place: Option<TcPlace>,
+    place: Option<Enforced>,
+}
+
+/// A lab with a datapath.
+enum Enforced {
+    Tc(TcPlace),
+    Nft(NftPlace),
+}
+
+impl Enforced {
+    fn lab(&self) -> &Lab {
+        match self {
+            Self::Tc(place) => place.lab(),
+            Self::Nft(place) => place.lab(),
+        }
+    }
+
+    fn observe(
+        &mut self,
+        cluster: &Cluster,
+        pair: &Pair,
+        prediction: &Prediction,
+    ) -> Result<Observation, ProveError> {
+        match self {
+            Self::Tc(place) => place.observe(cluster, pair, prediction),
+            Self::Nft(place) => place.observe(cluster, pair, prediction),
+        }
+    }
 }
 
 impl std::fmt::Debug for Proven {
@@ -52,7 +86,7 @@ impl std::fmt::Debug for Proven {
 impl Proven {
     /// The namespaces, for as long as this value is held; `None` when no kernel was asked.
     pub fn lab(&self) -> Option<&Lab> {
-        self.place.as_ref().map(TcPlace::lab)
+        self.place.as_ref().map(Enforced::lab)
     }
 }
 
@@ -72,7 +106,8 @@ pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Prove
     let predictions: Vec<Prediction> =
         pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair)).collect();
     let mut place = match datapath {
-        Datapath::Tc => Some(TcPlace::build(cluster, &rulesets, &pairs)?),
+        Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs)?)),
+        Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs)?)),
         Datapath::None => None,
     };
     let mut proofs = Vec::with_capacity(pairs.len());
@@ -108,16 +143,5 @@ fn compile_for(loaded: &Loaded, pairs: &[Pair]) -> Result<Rulesets, ProveError> 
             policy: refused.object.map(|object| object.to_string()).unwrap_or_default(),
             message: refused.message,
         }),
-    }
-}
-
-/// What a packet that opens a connection is called.
-pub(crate) fn wire_word(protocol: u8) -> &'static str {
-    match protocol {
-        6 => "SYN",
-        132 => "INIT",
-        1 | 58 => "echo request",
-        17 => "datagram",
-        _ => "packet",
     }
 }

@@ -18,7 +18,7 @@ use netlab_core::policy::trial::HopVerdict;
 use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, mapped};
 use netlab_ebpf::reason::Reason;
 use netlab_lab::Lab;
-use netlab_lab::traffic::{Flow, Outcome, Packet, Sent, Wait};
+use netlab_lab::traffic::{Flow, Sent, Wait};
 use netlab_plugin::contract::Backend;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -26,7 +26,8 @@ use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
 use super::error::ProveError;
 use super::place::{self, HookSite};
 use super::predict::Prediction;
-use super::proof::{BackendName, CounterDelta};
+use super::proof::BackendName;
+use super::wire;
 use super::witness::{Observation, witness};
 use crate::backend::tc::TcBackend;
 use crate::instance::{Datapath, LoadOptions};
@@ -88,9 +89,11 @@ impl TcPlace {
         let before = self.counters(&sites)?;
         let sent = self.wire(cluster, pair, &sites, &mut observation)?;
         let after = self.counters(&sites)?;
-        observation.counters = moved(&before, &after);
+        observation.counters = wire::moved(&before, &after);
         self.read_back(&sites, prediction, &mut observation)?;
-        conclude(&sent, pair, &sites, &mut observation);
+        let said = wire::verdict(&sent, pair, dropped(&sites, &observation));
+        observation.observed = said.verdict;
+        observation.witnesses.push(said);
         Ok(observation)
     }
 
@@ -155,15 +158,6 @@ impl TcPlace {
         sites: &[Option<HookSite>; 2],
         observation: &mut Observation,
     ) -> Result<Sent, ProveError> {
-        let packet = Packet {
-            from: place::place_of(cluster, &pair.from, pair.tuple.source),
-            to: place::place_of(cluster, &pair.to, pair.tuple.destination),
-            source: pair.tuple.source,
-            destination: pair.tuple.destination,
-            protocol: pair.tuple.protocol,
-            port: pair.tuple.destination_port,
-            source_port: Some(pair.tuple.source_port),
-        };
         for enforced in self.nodes.values_mut() {
             enforced.backend.datapath_mut().events().drain();
         }
@@ -175,7 +169,7 @@ impl TcPlace {
                 .add(events.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
                 .map_err(ProveError::kernel("cannot wait for events"))?;
         }
-        let mut flow = Flow::open(&self.lab, &packet)?;
+        let mut flow = Flow::open(&self.lab, &wire::packet(cluster, pair))?;
         flow.send()?;
         let end = Instant::now() + ARRIVAL;
         let mut seen: Vec<Event> = Vec::new();
@@ -345,44 +339,10 @@ fn decided(event: &Event) -> HopVerdict {
     }
 }
 
-fn moved(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> Vec<CounterDelta> {
-    after
-        .iter()
-        .map(|(entry, count)| CounterDelta {
-            entry: *entry,
-            before: before.get(entry).copied().unwrap_or(0),
-            after: *count,
-        })
-        .filter(|delta| delta.before != delta.after)
-        .collect()
-}
-
-/// What the packet's fate says.
-fn conclude(sent: &Sent, pair: &Pair, sites: &[Option<HookSite>; 2], observation: &mut Observation) {
-    let denied = observation.hops.iter().flatten().find(|hop| hop.verdict == Verdict::Deny);
-    let what = super::wire_word(pair.tuple.protocol);
-    let (verdict, detail) = match (&sent.outcome, sent.reached, denied) {
-        (Outcome::NotSent(error), _, None) => (None, format!("the {what} never left the sender: {error}")),
-        (_, true, _) => (Some(Verdict::Allow), format!("{what} reached {}{}", pair.to, answer(sent))),
-        (_, false, Some(hop)) => {
-            let pod =
-                sites.iter().flatten().find(|site| site.direction == hop.direction).map(|site| &site.pod);
-            let at = pod.map(|pod| format!(" at {pod}'s veth")).unwrap_or_default();
-            let reason =
-                observation.drop_reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
-            (Some(Verdict::Deny), format!("{what} dropped{reason}{at}"))
-        }
-        (_, false, None) => (None, format!("{what} neither arrived nor was it dropped by the program")),
-    };
-    observation.observed = verdict;
-    observation.witnesses.push(witness("wire", verdict, detail));
-}
-
-fn answer(sent: &Sent) -> String {
-    let time = sent.rtt.map(|rtt| format!(" in {:.1} ms", rtt.as_secs_f64() * 1e3)).unwrap_or_default();
-    match &sent.outcome {
-        Outcome::Answered => format!(", answered{time}"),
-        Outcome::Refused => format!(", refused{time}"),
-        _ => String::new(),
-    }
+/// Where the program said that it dropped the packet.
+fn dropped(sites: &[Option<HookSite>; 2], observation: &Observation) -> Option<String> {
+    let hop = observation.hops.iter().flatten().find(|hop| hop.verdict == Verdict::Deny)?;
+    let site = sites.iter().flatten().find(|site| site.direction == hop.direction)?;
+    let reason = observation.drop_reason.as_ref().map(|reason| format!(", {reason}")).unwrap_or_default();
+    Some(format!("{reason} at {}'s veth", site.pod))
 }
