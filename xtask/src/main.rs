@@ -5,6 +5,7 @@
 use clap::{Parser, Subcommand};
 
 mod bpf;
+mod docs;
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Tasks for who works on netlab")]
@@ -17,10 +18,13 @@ struct Arguments {
 enum Task {
     /// Build the BPF object and put it where the enforcer embeds it, or check that it is current.
     Bpf(bpf::Arguments),
+    /// Write the pages of docs that are generated, or check that they are current.
+    Docs(docs::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Bpf(arguments) => bpf::run(&arguments),
+        Task::Docs(arguments) => docs::run(&arguments),
     }
 }

@@ -26,7 +26,7 @@ Exit codes: 0 yes, 1 no, 2 cannot read the question, 3 cannot tell, 4 not allowe
 
 Examples:
   netlab policy eval -f examples/shop --from shop/web --to shop/db --port 5432
-  netlab version
+  netlab explain
 ";
 
 #[derive(Debug, Subcommand)]
@@ -34,12 +34,29 @@ pub(crate) enum Command {
     /// Ask what the policies do
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// Tell what this machine can do
+    ///
+    /// Exit 0: a packet can be proven here, with one backend or the other; 4: it cannot.
+    #[command(after_help = "Examples:\n  netlab check\n  netlab check -o json")]
+    Check,
+    /// Explain a diagnostic code, or list them all
+    #[command(
+        after_help = "Examples:\n  netlab explain\n  netlab explain NL0202\n  netlab explain nl0202 -o json"
+    )]
+    Explain(Explain),
     /// Print a shell's completion script
     #[command(after_help = "Examples:\n  netlab completions bash\n  netlab completions zsh")]
     Completions(Completions),
     /// Print the version
     #[command(after_help = "Examples:\n  netlab version\n  netlab version -o json")]
     Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A code such as NL0202; all codes when absent
+    #[arg(value_name = "CODE")]
+    pub(crate) code: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,8 @@
 //! One file per command: read the arguments, ask a library, print the answer, choose the exit code.
 
+mod check;
 mod completions;
+mod explain;
 
 mod policy;
 mod version;
@@ -34,6 +36,8 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
         Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
+        Command::Check => check::run(terminal),
+        Command::Explain(args) => explain::run(args, terminal),
         Command::Completions(args) => completions::run(args, terminal),
         Command::Version => version::run(terminal),
     }

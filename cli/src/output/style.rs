@@ -3,7 +3,8 @@
 //! Invariant: text is written with its escape codes and the stream takes them out where they are not wanted
 //! (pipes, `NO_COLOR`, `--color never`), so there is one way to build a line.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
+pub(crate) use anstyle::Style;
 
 /// For `allow`, `√` and whatever is well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();

@@ -33,6 +33,6 @@ fn a_reader_that_went_away_is_no_error() {
 
 #[test]
 fn pipes_get_no_colour_unless_asked() {
-    assert!(!netlab(["check"]).stdout.contains('\u{1b}'));
-    assert!(netlab(["check", "--color", "always"]).stdout.contains('\u{1b}'));
+    assert!(!netlab(["explain", "NL0202"]).stdout.contains('\u{1b}'));
+    assert!(netlab(["explain", "NL0202", "--color", "always"]).stdout.contains('\u{1b}'));
 }

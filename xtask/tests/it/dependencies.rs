@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netlab-ebpf", &[]),
     ("netlab-core", &["netlab-ebpf"]),
     ("netlab-node", &["netlab-core"]),
-    ("netlab-plugin", &["netlab-core"]),
+    ("netlab-plugin", &["netlab-core", "netlab-ebpf"]),
     ("netlab-lab", &["netlab-core", "netlab-node"]),
     ("netlab-enforcer", &["netlab-core", "netlab-ebpf", "netlab-lab", "netlab-node", "netlab-plugin"]),
     (

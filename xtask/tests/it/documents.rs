@@ -100,6 +100,10 @@ fn every_link_leads_somewhere() {
 fn only_public_hosts_are_named() {
     let mut offenders = Vec::new();
     for (path, text) in files(&["rs", "md", "toml", "yaml", "run", "sh"]) {
+        // Manifests speak of hosts inside their own cluster.
+        if path.starts_with("examples/") || path.contains("/cases/") {
+            continue;
+        }
         for (index, line) in text.lines().enumerate() {
             for (start, _) in line.match_indices("://") {
                 let host: String = line[start + 3..]

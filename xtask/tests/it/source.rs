@@ -7,12 +7,21 @@ const UNSAFE: &[(&str, &str)] = &[
     ("ebpf/src/bin/tc/", "the only raw packet and map access in the kernel"),
     ("core/node/src/", "system calls that no safe wrapper offers"),
     ("core/lab/src/", "system calls that no safe wrapper offers"),
-    ("enforcer/src/maps/", "map values as bytes, and the bpf system call"),
-    ("enforcer/src/backend/tc/", "map values as bytes, and the bpf system call"),
+    ("enforcer/src/bpf.rs", "the bpf system call"),
+    ("enforcer/src/maps/", "map values as bytes"),
 ];
 
 /// Packages whose library the compiler keeps free of `unsafe`.
 const FORBIDS_UNSAFE: &[&str] = &["ebpf/src/lib.rs", "core/src/lib.rs", "core/plugin/src/lib.rs"];
+
+/// Files that may use hash tables, and why nobody sees their order.
+const HASHED: &[(&str, &str)] = &[
+    ("core/src/policy/classes.rs", "looked up by key; lists are sorted before"),
+    ("core/src/policy/compile.rs", "looked up by key; lists are sorted before"),
+    ("core/src/policy/groups.rs", "looked up by key; lists are sorted before"),
+    ("ebpf/src/bin/tc/maps.rs", "kernel maps, not Rust's tables"),
+    ("enforcer/src/object.rs", "as aya-obj takes and gives them; handed out sorted"),
+];
 
 const MOST_LINES: usize = 800;
 const MEDIAN_LINES: usize = 250;
@@ -47,7 +56,7 @@ fn no_file_is_too_long() {
 fn libraries_do_not_print() {
     let mut offenders = Vec::new();
     for (path, text) in rust() {
-        if path.starts_with("cli/") || path.starts_with("xtask/") {
+        if path.starts_with("cli/") || path.starts_with("xtask/") || path.contains("/examples/") {
             continue;
         }
         offenders.extend(lines(&path, shipped(&path, &text), |line| {
@@ -119,14 +128,14 @@ fn order_that_can_be_seen_is_sorted() {
     let mut offenders = Vec::new();
     for (path, text) in rust() {
         let text = shipped(&path, &text);
-        if text.contains("// Order:") {
+        if HASHED.iter().any(|(place, _)| path == *place) {
             continue;
         }
         offenders.extend(lines(&path, text, |line| {
             !is_comment(line) && types.iter().any(|name| line.contains(&format!("{name}<")))
         }));
     }
-    none("BTreeMap and BTreeSet, or `// Order:` and why nobody sees the order of a hash table", &offenders);
+    none("BTreeMap and BTreeSet, or a line in HASHED that says why nobody sees the order", &offenders);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+//! Tests of the YAML reader: spans, budgets, and every way of being no YAML.
+
 use super::*;
 
 fn only(text: &str) -> Parsed<'_> {
