@@ -8,6 +8,8 @@ mod input_cases;
 mod input_examples;
 mod input_faults;
 mod input_files;
+mod input_hostile;
+mod input_model;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
