@@ -29,6 +29,7 @@ use self::predict::Prediction;
 use self::proof::Proof;
 use self::tc::TcPlace;
 use self::witness::Observation;
+use crate::maps::PolicyMaps;
 
 /// Which datapath to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +91,28 @@ impl Proven {
     }
 }
 
+/// What happens between writing the tables and sending the packet: tests change a map here, to see whether the
+/// proof notices.
+pub type Interference<'a> = &'a mut dyn FnMut(&PolicyMaps);
+
 /// Proves a question.
 ///
 /// # Errors
 /// [`ProveError`] when a proof could not be tried at all.
 pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Proven, ProveError> {
+    prove_with(loaded, query, datapath, &mut |_| ())
+}
+
+/// Proves a question while somebody interferes with the written tables, once per node (tc only).
+///
+/// # Errors
+/// [`ProveError`] when a proof could not be tried at all.
+pub fn prove_with(
+    loaded: &Loaded,
+    query: &Query,
+    datapath: Datapath,
+    interfere: Interference<'_>,
+) -> Result<Proven, ProveError> {
     let cluster = &loaded.cluster;
     let (pairs, not_asked) = pairs(cluster, query);
     if pairs.is_empty() {
@@ -106,7 +124,7 @@ pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Prove
     let predictions: Vec<Prediction> =
         pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair)).collect();
     let mut place = match datapath {
-        Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs)?)),
+        Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs, interfere)?)),
         Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs)?)),
         Datapath::None => None,
     };

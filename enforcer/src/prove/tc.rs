@@ -22,6 +22,7 @@ use netlab_lab::traffic::{Flow, Sent, Wait};
 use netlab_plugin::contract::Backend;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
+use super::Interference;
 use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
 use super::error::ProveError;
 use super::place::{self, HookSite};
@@ -52,11 +53,20 @@ struct Enforced {
 
 impl TcPlace {
     /// Builds the namespaces, loads and attaches the program, writes the tables.
-    pub(super) fn build(cluster: &Cluster, rulesets: &Rulesets, pairs: &[Pair]) -> Result<Self, ProveError> {
+    pub(super) fn build(
+        cluster: &Cluster,
+        rulesets: &Rulesets,
+        pairs: &[Pair],
+        interfere: Interference<'_>,
+    ) -> Result<Self, ProveError> {
         let lab = place::build(cluster, pairs)?;
         let nodes = place::interfaces(&lab)
             .into_iter()
-            .map(|(node, interfaces)| Ok((node.clone(), enforce(&lab, &node, rulesets, &interfaces)?)))
+            .map(|(node, interfaces)| {
+                let enforced = enforce(&lab, &node, rulesets, &interfaces)?;
+                interfere(enforced.backend.datapath().policy());
+                Ok((node, enforced))
+            })
             .collect::<Result<_, ProveError>>()?;
         Ok(Self { lab, nodes })
     }

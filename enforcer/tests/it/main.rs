@@ -7,3 +7,4 @@ mod backend_nft;
 mod backend_site;
 mod bpf_load;
 mod bpf_require;
+mod prove;

@@ -1,0 +1,219 @@
+//! Proofs in the kernel: what a user of `prove` sees, packet by packet.
+
+use netlab_core::input::{Budget, Document, Loaded, load};
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::change::Verdict::{self, Allow, Deny};
+use netlab_core::policy::query::{End, Query, Service};
+use netlab_ebpf::abi::{PolicyKey, PolicyValue};
+use netlab_ebpf::reason::Reason;
+use netlab_enforcer::LoadOptions;
+use netlab_enforcer::maps::PolicyMaps;
+use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
+use netlab_enforcer::prove::{Datapath, prove, prove_with};
+
+use crate::bpf_require::datapath;
+
+/// Two nodes; `web` and `db` on the first, `api` on the second; `host` uses its node's network.
+const WORLD: &str = r"
+apiVersion: v1
+kind: Node
+metadata: {name: one}
+status: {addresses: [{type: InternalIP, address: 192.0.2.1}, {type: InternalIP, address: 'fd00:2::1'}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: two}
+status: {addresses: [{type: InternalIP, address: 192.0.2.2}, {type: InternalIP, address: 'fd00:2::2'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec: {nodeName: one, containers: [{name: c}]}
+status: {podIPs: [{ip: 10.1.0.2}, {ip: 'fd00:1::2'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, labels: {app: db}}
+spec: {nodeName: one, containers: [{name: c, ports: [{name: sql, containerPort: 5432}]}]}
+status: {podIPs: [{ip: 10.1.0.3}, {ip: 'fd00:1::3'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: api, namespace: shop, labels: {app: api}}
+spec: {nodeName: two, containers: [{name: c}]}
+status: {podIPs: [{ip: 10.1.1.2}, {ip: 'fd00:1:1::2'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: host, namespace: shop, labels: {app: api}}
+spec: {nodeName: two, hostNetwork: true, containers: [{name: c}]}
+status: {podIPs: [{ip: 192.0.2.2}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  policyTypes: [Ingress, Egress]
+  ingress:
+  - from: [{podSelector: {matchLabels: {app: api}}}, {ipBlock: {cidr: 198.51.100.0/24, except: [198.51.100.128/25]}}]
+    ports: [{port: sql}, {protocol: UDP, port: 53}, {protocol: SCTP, port: 7}]
+  egress:
+  - to: [{ipBlock: {cidr: '2001:db8::/32'}}]
+";
+
+fn world() -> Loaded {
+    let loaded = load([Document { name: "world.yaml".into(), text: WORLD.into() }], &Budget::default());
+    assert!(loaded.is_complete(), "{:?}", loaded.diagnostics);
+    loaded
+}
+
+fn end(text: &str) -> End {
+    if let Ok(address) = text.parse() {
+        return End::Address(address);
+    }
+    match text.strip_prefix("node/") {
+        Some(name) => End::Node(name.to_owned()),
+        None => End::Pod(ObjectKey::new("shop", text)),
+    }
+}
+
+fn query(from: &str, to: &str, service: Service) -> Query {
+    Query { from: vec![end(from)], to: vec![end(to)], service }
+}
+
+const fn tcp(port: u16) -> Service {
+    Service::Port { protocol: 6, port }
+}
+
+/// Proves, and wants every pair of the question proved with this verdict.
+fn proved(datapath: Datapath, from: &str, to: &str, service: Service, verdict: Verdict) -> Vec<Proof> {
+    let what = format!("{from} -> {to} {service:?}");
+    let proven = prove(&world(), &query(from, to, service), datapath)
+        .unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    for proof in &proven.proofs {
+        assert_eq!(proof.outcome, ProofOutcome::Proved, "{what}: {proof:#?}");
+        assert_eq!((proof.predicted, proof.observed), (verdict, Some(verdict)), "{what}");
+    }
+    proven.proofs
+}
+
+/// Every kind of end, protocol and reason, with the verdict that the policy above means.
+fn questions() -> Vec<(&'static str, &'static str, Service, Verdict)> {
+    let udp = |port| Service::Port { protocol: 17, port };
+    let sctp = |port| Service::Port { protocol: 132, port };
+    vec![
+        ("web", "db", tcp(5432), Deny),
+        ("api", "db", tcp(5432), Allow),
+        ("api", "db", tcp(5433), Deny),
+        ("api", "db", Service::Name { protocol: 6, name: "sql".to_owned() }, Allow),
+        ("api", "db", udp(53), Allow),
+        ("api", "db", udp(54), Deny),
+        ("api", "db", sctp(7), Allow),
+        ("api", "db", sctp(8), Deny),
+        ("api", "db", Service::Icmp, Deny),
+        ("api", "db", Service::Other(47), Deny),
+        ("web", "api", tcp(80), Allow),
+        ("web", "api", Service::Icmp, Allow),
+        ("db", "web", tcp(80), Deny),
+        ("db", "2001:db8::7", tcp(443), Allow),
+        ("db", "2001:db8::7", Service::Icmp, Allow),
+        ("db", "203.0.113.9", udp(53), Deny),
+        ("web", "203.0.113.9", udp(53), Allow),
+        ("198.51.100.7", "db", tcp(5432), Allow),
+        ("198.51.100.200", "db", tcp(5432), Deny),
+        ("node/one", "db", tcp(9), Allow),
+        ("node/two", "db", tcp(5432), Deny),
+        ("host", "db", tcp(5432), Deny),
+        ("db", "node/one", tcp(22), Deny),
+        ("web", "node/two", tcp(22), Allow),
+    ]
+}
+
+#[test]
+fn every_kind_of_question_is_proved_by_the_program() {
+    if datapath("every_kind_of_question_is_proved_by_the_program", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    for (from, to, service, verdict) in questions() {
+        let proofs = proved(Datapath::Tc, from, to, service, verdict);
+        for proof in proofs {
+            assert_eq!(proof.witnesses.len(), 4, "{proof:#?}");
+            let entry = proof.entry.as_ref().expect("a hook on the way");
+            assert!(proof.counters.iter().any(|delta| delta.entry == entry.id), "{proof:#?}");
+            assert!(!entry.value_hex.is_empty(), "{proof:#?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_questions_are_proved_by_nftables() {
+    if datapath("the_same_questions_are_proved_by_nftables", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    for (from, to, service, verdict) in questions() {
+        proved(Datapath::Nft, from, to, service, verdict);
+    }
+}
+
+#[test]
+fn a_proof_without_a_kernel_is_inconclusive_and_says_what_it_predicts() {
+    let proven =
+        prove(&world(), &query("web", "db", tcp(5432)), Datapath::None).expect("no kernel is needed");
+    for proof in &proven.proofs {
+        assert_eq!(
+            (proof.outcome, proof.predicted, proof.observed),
+            (ProofOutcome::Inconclusive, Deny, None)
+        );
+        assert_eq!(proof.near_misses[0].reason, "wants app=api; shop/web has app=web");
+    }
+}
+
+/// Writes the row of a proof's deciding entry anew.
+fn rewrite(maps: &PolicyMaps, change: impl Fn(PolicyKey, PolicyValue) -> Option<(PolicyKey, PolicyValue)>) {
+    for (key, value) in maps.policy.entries().expect("readable") {
+        if let Some((key, value)) = change(key, value) {
+            maps.policy.set(&key, &value).expect("writable");
+        }
+    }
+}
+
+#[test]
+fn a_map_that_was_changed_behind_our_back_is_a_contradiction() {
+    if datapath("a_map_that_was_changed_behind_our_back_is_a_contradiction", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    let loaded = world();
+    let honest = prove(&loaded, &query("web", "db", tcp(5432)), Datapath::Tc).expect("provable");
+    let denying = honest.proofs[0].entry.as_ref().expect("an entry").id;
+    let lie = |key: PolicyKey, value: PolicyValue| {
+        (value.entry == denying).then_some((key, PolicyValue { verdict: PolicyValue::ALLOW, ..value }))
+    };
+    let proven =
+        prove_with(&loaded, &query("web", "db", tcp(5432)), Datapath::Tc, &mut |maps| rewrite(maps, lie))
+            .expect("provable");
+    let proof = &proven.proofs[0];
+    assert_eq!(proof.outcome, ProofOutcome::Contradicted);
+    assert_eq!((proof.predicted, proof.observed), (Deny, Some(Allow)));
+    assert!(proof.differences.iter().any(|line| line.contains("the kernel holds allow")), "{proof:#?}");
+}
+
+#[test]
+fn a_missing_row_drops_and_contradicts() {
+    if datapath("a_missing_row_drops_and_contradicts", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    let loaded = world();
+    let mut remove = |maps: &PolicyMaps| {
+        for key in maps.policy.keys().expect("readable") {
+            if key.ruleset != PolicyKey::FIXED {
+                maps.policy.remove(&key).expect("removable");
+            }
+        }
+    };
+    let proven =
+        prove_with(&loaded, &query("api", "db", tcp(5432)), Datapath::Tc, &mut remove).expect("provable");
+    let proof = &proven.proofs[0];
+    assert_eq!((proof.outcome, proof.observed), (ProofOutcome::Contradicted, Some(Deny)));
+    assert!(proof.counters.iter().any(|delta| delta.entry == Reason::NoEntry.entry()), "{proof:#?}");
+}
