@@ -265,6 +265,9 @@ impl EndpointRef {
     /// What is meant: one end, or all pods of a workload, sorted.
     ///
     /// Without a type it is a pod of that name, else a workload of that name.
+    ///
+    /// # Errors
+    /// When nothing of that name is there, with the nearest names that are.
     pub fn resolve(
         &self,
         cluster: &Cluster,

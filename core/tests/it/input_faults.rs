@@ -39,8 +39,8 @@ fn check_all(cases: &[(&str, &str)]) {
 
 /// A policy `a` with this below `spec`, two spaces in.
 fn policy(spec: &str) -> String {
-    let spec: String = spec.lines().map(|line| format!("  {line}\n")).collect();
-    format!("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: a}}\nspec:\n{spec}")
+    let spec = spec.replace('\n', "\n  ");
+    format!("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: a}}\nspec:\n  {spec}\n")
 }
 
 #[test]

@@ -10,6 +10,11 @@ use crate::input_files::{example, line, load_text};
 /// Generous for a debug build on a busy machine; without the budget each of these takes minutes or all memory.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// One text out of `count` pieces.
+fn numbered(count: usize, piece: impl Fn(usize) -> String) -> String {
+    (0..count).map(piece).collect::<Vec<_>>().concat()
+}
+
 #[test]
 fn bombs_are_refused_within_the_budget() {
     let lol = (1..12).fold("a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
@@ -21,7 +26,7 @@ fn bombs_are_refused_within_the_budget() {
         let before = n - 1;
         format!("{text}m{n}: &m{n} {{<<: [*m{before}, *m{before}, *m{before}], k{n}: v}}\n")
     });
-    let nested_anchors = (0..90).map(|n| format!("&a{n} [")).collect::<String>() + &"x,".repeat(20_000);
+    let nested_anchors = numbered(90, |n| format!("&a{n} [")) + &"x,".repeat(20_000);
     // A tenth of the default, since an unoptimised build takes ten times as long.
     let budget = Budget { values: 400_000, ..Budget::default() };
     for (name, text, expected) in [
@@ -38,7 +43,7 @@ fn bombs_are_refused_within_the_budget() {
         ("deep objects", "{a: ".repeat(100_000), code::TOO_DEEP),
         ("deep dashes", "- ".repeat(100_000), code::TOO_DEEP),
         ("deep questions", "? ".repeat(100_000), code::KEY_NOT_STRING),
-        ("deep blocks", (0..5_000).map(|n| format!("{}a:\n", " ".repeat(n))).collect(), code::TOO_DEEP),
+        ("deep blocks", numbered(5_000, |n| format!("{}a:\n", " ".repeat(n))), code::TOO_DEEP),
         ("deep JSON", "{\"a\":".repeat(100_000), code::TOO_DEEP),
         ("a large document", "# x\n".repeat(20 << 20), code::TEXT_TOO_LARGE),
         ("many values", format!("a: [{}]\n", "x,".repeat(500_000)), code::TOO_MANY_VALUES),
@@ -67,10 +72,7 @@ fn odd_text_takes_no_more_time_than_plain_text() {
         ("JSON on one line", "{\"a\":{}}".repeat(many)),
         (
             "keys",
-            format!(
-                "apiVersion: v1\nkind: ConfigMap\ndata:\n{}",
-                (0..many).map(|n| format!("  k{n}: v\n")).collect::<String>()
-            ),
+            format!("apiVersion: v1\nkind: ConfigMap\ndata:\n{}", numbered(many, |n| format!("  k{n}: v\n"))),
         ),
         ("doubled keys", format!("apiVersion: v1\nkind: ConfigMap\ndata:\n{}", "  k: v\n".repeat(many))),
         ("comments", "# words\n".repeat(many) + "kind: A\napiVersion: v1\n"),

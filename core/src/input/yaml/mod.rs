@@ -91,7 +91,7 @@ struct Key<'t> {
     merges: bool,
 }
 
-/// What stands in the place of a key while it is read.
+/// Turns the parser's events into a tree.
 struct Builder<'t, 'b> {
     parser: Parser<'t, StrInput<'t>>,
     piece: Piece<'t>,
