@@ -164,7 +164,8 @@ pub type PortPage = [u8; 256];
 #[inline(always)]
 #[must_use]
 pub const fn port_page_index(table: u32, transport: Transport, port: u16) -> u32 {
-    (table * Transport::COUNT + transport as u32) * 256 + (port >> 8) as u32
+    let row = table.wrapping_mul(Transport::COUNT).wrapping_add(transport as u32);
+    row.wrapping_mul(256).wrapping_add((port >> 8) as u32)
 }
 
 /// The protocols whose ports policies can name.

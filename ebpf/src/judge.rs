@@ -5,6 +5,8 @@
 //! its pod's [`Word`] changes, in the direction in which it was opened. The function is pure but for what it
 //! writes through [`Tables`], loops over nothing but the headers, and cannot panic.
 
+use core::hint::black_box;
+
 use crate::abi::{
     Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PORT_CLASS_ICMP,
     PORT_CLASS_OTHER, PeerValue, PolicyKey, PolicyValue, RulesetPorts, Transport, Word, echo_address,
@@ -145,31 +147,63 @@ impl Decision {
     }
 }
 
-/// How far the walk came: what is left is at most one row to read.
-#[derive(Clone, Copy)]
+/// What is left to do of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 enum Step {
-    /// Everything is known.
-    Decided(Decision),
-    /// A built-in reason, by its row in the policy map.
-    Fixed(Reason),
-    /// The verdict of a direction that no policy isolates, by the ruleset's own row.
+    /// Nothing: the decision is made.
+    Decided,
+    /// Read the row of a built-in reason.
+    Fixed,
+    /// Read the ruleset's row for a direction that no policy isolates.
     NotIsolated,
+    /// Look for the first fragment of the datagram.
+    Fragment,
+    /// Look for the flow of the packet that an ICMP error quotes.
+    Error,
+    /// Look for the packet's flow.
+    Track,
+    /// Go by the flow that was found.
+    Known,
+    /// Judge what no flow answers for.
+    New,
 }
 
-/// What a judgement writes down on its way. In the kernel this is per-CPU memory: the stack has 512 bytes.
+/// What a judgement writes down on its way.
+///
+/// In the kernel this is per-CPU memory, for two reasons: the stack has 512 bytes, and the verifier follows every
+/// combination of values in registers and on the stack but takes what it reads from here for anything. So whatever
+/// is found out goes here, and each part of the walk is verified about once.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct Scratch {
     /// The headers as far as they were read.
     pub packet: Packet,
-    /// The packet's flow, once it is looked for.
+    /// What was decided.
+    pub decision: Decision,
+    word: Word,
+    hook: Hook,
+    frame: Frame,
+    step: Step,
     key: FlowKey,
+    flow: Flow,
 }
 
 impl Scratch {
     /// Ready for a packet.
     pub const CLEAN: Self = Self {
         packet: Packet::CLEAN,
+        decision: Decision::built_in(Reason::NoEntry),
+        hook: Hook {
+            direction: Direction::Ingress,
+            ifindex: 0,
+            ingress_ifindex: 0,
+            socket: false,
+            vlan: false,
+        },
+        word: Word(0),
+        frame: Frame::Unknown,
+        step: Step::Decided,
         key: FlowKey {
             pod: 0,
             local: [0; 16],
@@ -179,22 +213,35 @@ impl Scratch {
             protocol: 0,
             zero: [0; 3],
         },
+        flow: Flow { word: Word(0), entry: 0, seen: 0, echo: 0, opener: 0, state: 0, zero: 0 },
     };
+
+    #[inline(always)]
+    fn fixed(&mut self, reason: Reason) {
+        self.decision.reason = reason;
+        self.step = Step::Fixed;
+    }
+
+    #[inline(always)]
+    fn decided(&mut self, decision: Decision) {
+        self.decision = decision;
+        self.step = Step::Decided;
+    }
 }
 
 /// One packet's way through the tables.
 struct Walk<'a, T> {
     tables: &'a T,
-    hook: Hook,
+    direction: Direction,
     device: &'a Device,
-    word: Word,
 }
 
 /// Judges a packet. Returns `None` only when the hook's interface is out of range of `DEVICES`.
 pub fn judge<T: Tables>(bytes: &impl Bytes, hook: Hook, tables: &T) -> Option<Judgement> {
     let device = tables.device(hook.ifindex)?;
     let mut scratch = Scratch::CLEAN;
-    let decision = decide(bytes, hook, &device, device.word, tables, &mut scratch);
+    decide(bytes, hook, &device, device.word, tables, &mut scratch);
+    let Scratch { packet, decision, .. } = scratch;
     Some(Judgement {
         allow: decision.allow,
         entry: decision.entry,
@@ -203,11 +250,12 @@ pub fn judge<T: Tables>(bytes: &impl Bytes, hook: Hook, tables: &T) -> Option<Ju
         pod: device.pod,
         peer_class: decision.peer_class,
         port_class: decision.port_class,
-        packet: scratch.packet,
+        packet,
     })
 }
 
-/// Judges a packet of a device, whose word is read once by the caller: nothing here reads it again.
+/// Judges a packet of a device, whose word is read once by the caller: nothing here reads it again. The decision
+/// and the headers are in `scratch` afterwards.
 #[inline(always)]
 pub fn decide<T: Tables>(
     bytes: &impl Bytes,
@@ -216,54 +264,28 @@ pub fn decide<T: Tables>(
     word: Word,
     tables: &T,
     scratch: &mut Scratch,
-) -> Decision {
+) {
     scratch.packet = Packet::CLEAN;
-    let walk = Walk { tables, hook, device, word };
-    walk.finish(walk.steps(bytes, scratch))
+    (scratch.hook, scratch.word) = (hook, word);
+    let walk = Walk { tables, direction: hook.direction, device };
+    if word.ruleset() == 0 {
+        scratch.decided(Decision::built_in(Reason::NotReady));
+    } else if word.isolated_at_all() {
+        scratch.frame = packet::parse(bytes, &mut scratch.packet);
+        walk.steps(bytes, scratch);
+    } else {
+        walk.open_pod(bytes, scratch);
+    }
 }
 
 // What is rare or needs many bytes of stack is a function of its own (`inline(never)`): in the kernel the common
 // path then stays short, and all that is on the stack at one time within 512 bytes.
 impl<T: Tables> Walk<'_, T> {
-    #[inline(always)]
-    fn steps<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Step {
-        if self.word.ruleset() == 0 {
-            return Step::Decided(Decision::built_in(Reason::NotReady));
-        }
-        if !self.word.isolated_at_all() {
-            return self.open_pod(bytes);
-        }
-        match packet::parse(bytes, &mut scratch.packet) {
-            Frame::Arp(sender) => self.arp(sender),
-            Frame::Ip if !self.hook.vlan => self.ip(bytes, scratch),
-            Frame::Ip | Frame::Unknown => self.frame(),
-            Frame::Malformed => Step::Fixed(Reason::Malformed),
-            Frame::Martian => Step::Fixed(Reason::Martian),
-        }
-    }
-
-    /// Reads the row that is left to read.
-    #[inline(always)]
-    fn finish(&self, step: Step) -> Decision {
-        let (key, built_in) = match step {
-            Step::Decided(decision) => return decision,
-            Step::Fixed(reason) => {
-                (PolicyKey::new(PolicyKey::FIXED, self.hook.direction, reason as u16, 0), Some(reason))
-            }
-            Step::NotIsolated => (PolicyKey::not_isolated(self.word.ruleset(), self.hook.direction), None),
-        };
-        let decision = lookup(self.tables, &key);
-        match built_in {
-            Some(reason) if decision.reason == Reason::Row => Decision { reason, ..decision },
-            _ => decision,
-        }
-    }
-
     /// A pod that no policy selects: its packets pass unread, but it may not pose as another.
     #[inline(always)]
-    fn open_pod(&self, bytes: &impl Bytes) -> Step {
-        if self.hook.direction == Direction::Ingress {
-            return Step::Decided(Decision::built_in(Reason::NotIsolatedIngress));
+    fn open_pod(&self, bytes: &impl Bytes, scratch: &mut Scratch) {
+        if self.direction == Direction::Ingress {
+            return scratch.decided(Decision::built_in(Reason::NotIsolatedIngress));
         }
         let own = match bytes.at::<14>(0).map(|ethernet| ethernet.short(12)) {
             Some(0x0800) => bytes.at::<20>(ETHERNET).is_none_or(|ip| self.is_own_ipv4(ip.bytes4(12))),
@@ -272,60 +294,107 @@ impl<T: Tables> Walk<'_, T> {
             _ => true,
         };
         if own {
-            Step::Decided(Decision::built_in(Reason::NotIsolatedEgress))
+            scratch.decided(Decision::built_in(Reason::NotIsolatedEgress));
         } else {
-            Step::Fixed(Reason::Spoof)
+            scratch.fixed(Reason::Spoof);
+            self.finish(scratch);
         }
     }
 
+    /// From step to step. Where the compiler could keep what a step found out in registers, `black_box` makes it
+    /// read it back: see [`Scratch`].
     #[inline(always)]
-    fn arp(&self, sender: [u8; 4]) -> Step {
-        if self.hook.direction == Direction::Egress && !self.is_own_ipv4(sender) {
-            return Step::Fixed(Reason::Spoof);
-        }
-        Step::Fixed(Reason::Neighbour)
-    }
-
-    /// A frame that no rule can speak about: dropped where the pod is isolated, else none of our business.
-    #[inline(always)]
-    fn frame(&self) -> Step {
-        if self.isolated() { Step::Fixed(Reason::Frame) } else { Step::NotIsolated }
-    }
-
-    #[inline(always)]
-    fn ip<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Step {
-        let packet = &scratch.packet;
-        if let Some(reason) = self.exempt(packet) {
-            return Step::Fixed(reason);
-        }
-        if packet.part == Part::Later || (packet.is_icmp_error() && self.isolated()) {
-            return if !self.isolated() {
-                Step::NotIsolated
-            } else if self.is_from_node() {
-                Step::Fixed(Reason::Node)
-            } else if packet.part == Part::Later {
-                self.later_fragment(packet)
-            } else {
-                Step::Fixed(self.icmp_error(bytes, scratch))
-            };
-        }
-        self.set_flow_key(&mut scratch.key, packet);
-        let step = self.tracked(&scratch.key, packet);
-        if packet.part == Part::First {
-            // Only here is the decision needed before the end: rare enough to read the row twice.
-            let decision = self.finish(step);
-            if decision.allow {
-                self.remember_fragment(packet, decision.entry);
+    fn steps<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
+        let scratch = black_box(scratch);
+        self.parsed(scratch);
+        let scratch = black_box(scratch);
+        match scratch.step {
+            Step::Fragment => self.later_fragment(scratch),
+            Step::Error => self.icmp_error(bytes, scratch),
+            Step::Track => {
+                self.set_flow_key(scratch);
+                self.track(scratch);
             }
-            return Step::Decided(decision);
+            _ => {}
         }
-        step
+        let scratch = black_box(scratch);
+        match scratch.step {
+            Step::Known => self.known(scratch),
+            Step::New => self.new_flow(scratch),
+            _ => {}
+        }
+        let scratch = black_box(scratch);
+        self.finish(scratch);
+        if scratch.packet.part == Part::First && scratch.frame == Frame::Ip && scratch.decision.allow {
+            self.remember_fragment(scratch);
+        }
+    }
+
+    #[inline(always)]
+    fn parsed(&self, scratch: &mut Scratch) {
+        match scratch.frame {
+            Frame::Arp => self.arp(scratch),
+            Frame::Ip if !scratch.hook.vlan => self.ip(scratch),
+            // A frame that no rule can speak about: dropped where the pod is isolated, else none of our business.
+            Frame::Ip | Frame::Unknown if self.isolated(scratch) => scratch.fixed(Reason::Frame),
+            Frame::Ip | Frame::Unknown => scratch.step = Step::NotIsolated,
+            Frame::Malformed => scratch.fixed(Reason::Malformed),
+            Frame::Martian => scratch.fixed(Reason::Martian),
+        }
+    }
+
+    /// Reads the row that is left to read.
+    #[inline(always)]
+    fn finish(&self, scratch: &mut Scratch) {
+        let reason = scratch.decision.reason;
+        match scratch.step {
+            Step::Fixed => {
+                let key = PolicyKey::new(PolicyKey::FIXED, self.direction, reason as u16, 0);
+                lookup(self.tables, &key, &mut scratch.decision);
+                (scratch.decision.peer_class, scratch.decision.port_class) = (0, 0);
+                if scratch.decision.reason == Reason::Row {
+                    scratch.decision.reason = reason;
+                }
+            }
+            Step::NotIsolated => {
+                let key = PolicyKey::not_isolated(scratch.word.ruleset(), self.direction);
+                lookup(self.tables, &key, &mut scratch.decision);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn arp(&self, scratch: &mut Scratch) {
+        let forged =
+            self.direction == Direction::Egress && !self.is_own_ipv4(ipv4_of(&scratch.packet.source));
+        scratch.fixed(if forged { Reason::Spoof } else { Reason::Neighbour });
+    }
+
+    #[inline(always)]
+    fn ip(&self, scratch: &mut Scratch) {
+        let packet = &scratch.packet;
+        if let Some(reason) = self.exempt(packet, scratch.hook) {
+            return scratch.fixed(reason);
+        }
+        let later = packet.part == Part::Later;
+        if !(later || packet.is_icmp_error() && self.isolated(scratch)) {
+            scratch.step = Step::Track;
+        } else if !self.isolated(scratch) {
+            scratch.step = Step::NotIsolated;
+        } else if self.is_from_node(scratch) {
+            scratch.fixed(Reason::Node);
+        } else if later {
+            scratch.step = Step::Fragment;
+        } else {
+            scratch.step = Step::Error;
+        }
     }
 
     /// What is decided before any policy: forged sources, neighbour discovery, the node, the pod itself.
     #[inline(always)]
-    fn exempt(&self, packet: &Packet) -> Option<Reason> {
-        let egress = self.hook.direction == Direction::Egress;
+    fn exempt(&self, packet: &Packet, hook: Hook) -> Option<Reason> {
+        let egress = self.direction == Direction::Egress;
         if egress && !self.is_own(&packet.source) {
             return Some(Reason::Spoof);
         }
@@ -345,10 +414,7 @@ impl<T: Tables> Walk<'_, T> {
         if egress && self.is_own_destination(&packet.destination) {
             return Some(Reason::Itself);
         }
-        if !egress
-            && self.hook.ingress_ifindex == self.hook.ifindex
-            && self.is_own_destination(&packet.source)
-        {
+        if !egress && hook.ingress_ifindex == hook.ifindex && self.is_own_destination(&packet.source) {
             return Some(Reason::Itself);
         }
         None
@@ -356,37 +422,38 @@ impl<T: Tables> Walk<'_, T> {
 
     /// The rest of a datagram passes iff its first fragment was allowed here, under this word, not too long ago.
     #[inline(never)]
-    fn later_fragment(&self, packet: &Packet) -> Step {
-        match self.tables.fragment(&self.fragment_key(packet)) {
+    fn later_fragment(&self, scratch: &mut Scratch) {
+        match self.tables.fragment(&self.fragment_key(&scratch.packet)) {
             Some(first)
-                if first.word.0 == self.word.0
+                if first.word.0 == scratch.word.0
                     && self.tables.now().wrapping_sub(first.seen).cast_signed() <= FRAGMENT_SECONDS =>
             {
-                Step::Decided(Decision::of(true, first.entry, Reason::Fragment))
+                scratch.decided(Decision::of(true, first.entry, Reason::Fragment));
             }
-            _ => Step::Fixed(Reason::FragmentUnknown),
+            _ => scratch.fixed(Reason::FragmentUnknown),
         }
     }
 
+    /// Remembers what allowed the first fragment of a datagram.
     #[inline(never)]
-    fn remember_fragment(&self, packet: &Packet, entry: u32) {
-        let value = FragmentValue { word: self.word, entry, seen: self.tables.now() };
-        self.tables.insert_fragment(&self.fragment_key(packet), &value);
+    fn remember_fragment(&self, scratch: &mut Scratch) {
+        let value =
+            FragmentValue { word: scratch.word, entry: scratch.decision.entry, seen: self.tables.now() };
+        self.tables.insert_fragment(&self.fragment_key(&scratch.packet), &value);
     }
 
     /// RFC 5508 in spirit: an error passes iff the packet it quotes belongs to a flow of this pod, went the
     /// other way, and the error comes back to its sender.
     #[inline(never)]
-    fn icmp_error<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) -> Reason {
-        let Scratch { packet: error, key } = scratch;
-        let Some(quoted) = packet::quoted(bytes, error.protocol, error.transport_offset) else {
-            return Reason::Unrelated;
-        };
+    fn icmp_error<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
+        scratch.fixed(Reason::Unrelated);
+        let Scratch { packet: error, key, word, .. } = scratch;
+        let Some(quoted) = packet::quoted(bytes, error.protocol, error.transport_offset) else { return };
         if words(&quoted.source) != words(&error.destination) {
-            return Reason::Unrelated;
+            return;
         }
         // An error that arrives at the pod is about something that the pod sent, and the other way round.
-        *key = match self.hook.direction {
+        *key = match self.direction {
             Direction::Ingress => self.key(
                 (quoted.source, quoted.source_port),
                 (quoted.destination, quoted.destination_port),
@@ -398,127 +465,123 @@ impl<T: Tables> Walk<'_, T> {
                 quoted.protocol,
             ),
         };
-        match self.tables.flow(key) {
-            Some(flow) if self.is_current(&flow, key) => Reason::Related,
-            _ => Reason::Unrelated,
-        }
-    }
-
-    /// The flow's answer, or a new decision.
-    #[inline(always)]
-    fn tracked(&self, key: &FlowKey, packet: &Packet) -> Step {
-        // Every packet that opens a connection is judged, whatever is remembered about its tuple.
-        let (stateful, opens) = match packet.protocol {
-            TCP => (true, packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) == TCP_SYN),
-            SCTP => (true, packet.flags == SCTP_INIT),
-            // What is no echo has no identifier: one such message must not let others in as its replies.
-            ICMP | ICMPV6 => (packet.is_echo(), matches!(packet.icmp_type, 8 | 128)),
-            _ => (true, false),
-        };
-        let node = self.is_from_node();
-        if stateful
-            && !opens
-            && let Some(flow) = self.tables.flow(key)
+        if let Some(flow) = self.tables.flow(key)
             && flow.echo == key.echo()
+            && (flow.word.0 == word.0 || flow.state & NODE != 0)
             && !conntrack::expired(&flow, key.protocol, self.tables.now())
         {
-            return self.known(key, flow, packet, node);
+            scratch.fixed(Reason::Related);
         }
-        if node {
-            if stateful {
-                self.remember(key, Reason::Node.entry(), NODE, self.hook.direction);
+    }
+
+    /// Finds the flow that answers for the packet, if one does.
+    #[inline(always)]
+    fn track(&self, scratch: &mut Scratch) {
+        let tracking = Tracking::of(&scratch.packet);
+        if tracking == Tracking::Follow
+            && let Some(flow) = self.tables.flow(&scratch.key)
+            && flow.echo == scratch.key.echo()
+            && !conntrack::expired(&flow, scratch.key.protocol, self.tables.now())
+        {
+            scratch.flow = flow;
+            scratch.step = Step::Known;
+        } else if self.is_from_node(scratch) {
+            if tracking != Tracking::Never {
+                self.remember(scratch, Reason::Node.entry(), NODE, self.direction);
             }
-            return Step::Fixed(Reason::Node);
+            scratch.fixed(Reason::Node);
+        } else {
+            scratch.step = Step::New;
         }
-        // A TCP segment that opens nothing passes on its own row but must not become a flow: it would let the
-        // other side's segments in as replies.
-        let remembered = if packet.protocol == TCP { opens } else { stateful };
-        Step::Decided(self.new_flow(key, packet.flags, remembered))
     }
 
     #[inline(always)]
-    fn known(&self, key: &FlowKey, mut flow: Flow, packet: &Packet, node: bool) -> Step {
-        let before = flow;
+    fn known(&self, scratch: &mut Scratch) {
+        let mut flow = scratch.flow;
+        let node = self.is_from_node(scratch);
         // What the node sends passes in any case; but it must not renew the word of a flow that the pod opened.
-        if flow.word.0 != self.word.0 && flow.state & NODE == 0 && !node {
+        if flow.word.0 != scratch.word.0 && flow.state & NODE == 0 && !node {
             let opener =
                 if flow.opener == Direction::Ingress as u8 { Direction::Ingress } else { Direction::Egress };
-            let again = self.row(opener, key);
-            if !again.allow {
+            row(self.tables, scratch, opener);
+            if !scratch.decision.allow {
                 // The record stays: it says who opened the flow, so that neither side can reopen it by talking.
-                return Step::Decided(again);
+                scratch.step = Step::Decided;
+                return;
             }
-            flow.word = self.word;
-            flow.entry = again.counted();
+            flow.word = scratch.word;
+            flow.entry = scratch.decision.counted();
         }
         flow.seen = self.tables.now();
-        if flow.opener != self.hook.direction as u8 {
+        if flow.opener != self.direction as u8 {
             flow.state |= REPLIED;
         }
-        if packet.protocol == TCP {
-            if packet.flags & TCP_RST != 0 {
+        if scratch.packet.protocol == TCP {
+            if scratch.packet.flags & TCP_RST != 0 {
                 flow.state |= RESET;
             }
-            if packet.flags & TCP_FIN != 0 {
-                flow.state |= if self.hook.direction == Direction::Egress { FIN_LOCAL } else { FIN_REMOTE };
+            if scratch.packet.flags & TCP_FIN != 0 {
+                flow.state |= if self.direction == Direction::Egress { FIN_LOCAL } else { FIN_REMOTE };
             }
         }
-        if flow != before {
-            update_flow(self.tables, key, &flow);
+        // Without branches: each would double what the verifier has to follow.
+        let before = &scratch.flow;
+        let changed = flow.seen ^ before.seen | u32::from(flow.state ^ before.state);
+        if u64::from(changed) | (flow.word.0 ^ before.word.0) != 0 {
+            update_flow(self.tables, &scratch.key, &flow);
         }
         if node {
-            return Step::Fixed(Reason::Node);
+            scratch.fixed(Reason::Node);
+        } else {
+            scratch.decided(Decision::of(true, flow.entry, Reason::Flow));
         }
-        Step::Decided(Decision::of(true, flow.entry, Reason::Flow))
     }
 
     /// Judges what no record answers for.
     #[inline(never)]
-    fn new_flow(&self, key: &FlowKey, tcp_flags: u8, remembered: bool) -> Decision {
-        let decision = self.row(self.hook.direction, key);
-        if decision.allow {
-            if remembered {
-                self.remember(key, decision.counted(), 0, self.hook.direction);
+    fn new_flow(&self, scratch: &mut Scratch) {
+        row(self.tables, scratch, self.direction);
+        scratch.step = Step::Decided;
+        if scratch.decision.allow {
+            // A TCP segment that opens nothing passes on its own row but must not become a flow: it would let the
+            // other side's segments in as replies.
+            let tracking = Tracking::of(&scratch.packet);
+            if tracking == Tracking::Open || (tracking == Tracking::Follow && scratch.key.protocol != TCP) {
+                self.remember(scratch, scratch.decision.counted(), 0, self.direction);
             }
-            return decision;
+            return;
         }
-        let middle = key.protocol == TCP && tcp_flags & (TCP_ACK | TCP_SYN) == TCP_ACK;
-        if middle
-            && decision.reason == Reason::Row
-            && self.device.netns >= 0
-            && let Some(entry) = self.middle_of_flow(key)
-        {
-            return Decision::of(true, entry, Reason::Midflow);
+        let middle = scratch.key.protocol == TCP && scratch.packet.flags & (TCP_ACK | TCP_SYN) == TCP_ACK;
+        if middle && scratch.decision.reason == Reason::Row && self.device.netns >= 0 {
+            self.middle_of_flow(scratch);
         }
-        decision
     }
 
     /// A segment of a connection that we did not see begin: allowed iff the pod really holds that connection,
     /// the pod's side of it tells that it was opened the other way, and that way is allowed.
     #[inline(never)]
-    fn middle_of_flow(&self, key: &FlowKey) -> Option<u32> {
-        let opener = match (self.tables.socket(self.device.netns, key), self.hook.direction) {
-            (Socket::Connected, Direction::Ingress) => Direction::Egress,
-            (Socket::Accepted, Direction::Egress) => Direction::Ingress,
-            _ => return None,
-        };
-        let opened = self.row(opener, key);
-        if !opened.allow {
-            return None;
+    fn middle_of_flow(&self, scratch: &mut Scratch) {
+        let opener = self.direction.inverse();
+        match (self.tables.socket(self.device.netns, &scratch.key), opener) {
+            (Socket::Connected, Direction::Egress) | (Socket::Accepted, Direction::Ingress) => {}
+            _ => return,
         }
-        self.remember(key, opened.counted(), REPLIED, opener);
-        Some(opened.counted())
+        let denied = scratch.decision;
+        row(self.tables, scratch, opener);
+        if scratch.decision.allow {
+            let entry = scratch.decision.counted();
+            self.remember(scratch, entry, REPLIED, opener);
+            scratch.decision = Decision::of(true, entry, Reason::Midflow);
+        } else {
+            scratch.decision = denied;
+        }
     }
 
     #[inline(always)]
-    fn row(&self, direction: Direction, key: &FlowKey) -> Decision {
-        row(self.tables, key, self.word, direction)
-    }
-
-    #[inline(always)]
-    fn remember(&self, key: &FlowKey, entry: u32, state: u8, opener: Direction) {
+    fn remember(&self, scratch: &Scratch, entry: u32, state: u8, opener: Direction) {
+        let key = &scratch.key;
         let flow = Flow {
-            word: self.word,
+            word: scratch.word,
             entry,
             seen: self.tables.now(),
             echo: key.echo(),
@@ -529,19 +592,12 @@ impl<T: Tables> Walk<'_, T> {
         insert_flow(self.tables, key, &flow);
     }
 
-    /// True when the flow still stands under the pod's present word.
     #[inline(always)]
-    fn is_current(&self, flow: &Flow, key: &FlowKey) -> bool {
-        flow.echo == key.echo()
-            && (flow.word.0 == self.word.0 || flow.state & NODE != 0)
-            && !conntrack::expired(flow, key.protocol, self.tables.now())
-    }
-
-    #[inline(always)]
-    fn set_flow_key(&self, key: &mut FlowKey, packet: &Packet) {
+    fn set_flow_key(&self, scratch: &mut Scratch) {
+        let Scratch { packet, key, .. } = scratch;
         let (source, destination) =
             ((packet.source, packet.source_port), (packet.destination, packet.destination_port));
-        *key = match self.hook.direction {
+        *key = match self.direction {
             Direction::Ingress => self.key(destination, source, packet.protocol),
             Direction::Egress => self.key(source, destination, packet.protocol),
         };
@@ -568,21 +624,22 @@ impl<T: Tables> Walk<'_, T> {
             source: packet.source,
             destination: packet.destination,
             protocol: packet.fragment_protocol,
-            direction: self.hook.direction as u8,
+            direction: self.direction as u8,
             zero: 0,
         }
     }
 
     #[inline(always)]
-    fn isolated(&self) -> bool {
-        self.word.isolated(self.hook.direction)
+    fn isolated(&self, scratch: &Scratch) -> bool {
+        scratch.word.isolated(self.direction)
     }
 
     /// Both conditions: two IPv6 fragments can lose the ingress interface on their way through the node, and
     /// bridged packets keep the sending pod's socket.
     #[inline(always)]
-    fn is_from_node(&self) -> bool {
-        self.hook.direction == Direction::Ingress && self.hook.ingress_ifindex == 0 && self.hook.socket
+    fn is_from_node(&self, scratch: &Scratch) -> bool {
+        let hook = &scratch.hook;
+        self.direction == Direction::Ingress && hook.ingress_ifindex == 0 && hook.socket
     }
 
     #[inline(always)]
@@ -620,55 +677,83 @@ impl<T: Tables> Walk<'_, T> {
     }
 }
 
-/// The one row that decides for a flow opened in `direction`.
-#[inline(never)]
-fn row<T: Tables>(tables: &T, key: &FlowKey, word: Word, direction: Direction) -> Decision {
-    let ruleset = word.ruleset();
-    let row = if word.isolated(direction) {
-        let Some(peer_class) = peer_class(tables, &key.remote) else {
-            return Decision::built_in(Reason::NoEntry);
-        };
-        let port = match direction {
-            Direction::Ingress => key.local_port,
-            Direction::Egress => key.remote_port,
-        };
-        let Some(port_class) = port_class(tables, ruleset, direction, key.protocol, port) else {
-            return Decision::built_in(Reason::NoEntry);
-        };
-        PolicyKey::new(ruleset, direction, port_class, peer_class)
-    } else {
-        PolicyKey::not_isolated(ruleset, direction)
-    };
-    lookup(tables, &row)
+/// What a packet has to do with flows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tracking {
+    /// It belongs to a flow if there is one.
+    Follow,
+    /// It opens a connection: it is judged whatever is remembered about its tuple.
+    Open,
+    /// Nothing: it is judged by itself and remembered by nobody.
+    Never,
 }
 
+impl Tracking {
+    #[inline(always)]
+    const fn of(packet: &Packet) -> Self {
+        let opens = match packet.protocol {
+            TCP => packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) == TCP_SYN,
+            SCTP => packet.flags == SCTP_INIT,
+            // What is no echo has no identifier: one such message must not let others in as its replies.
+            ICMP | ICMPV6 if !packet.is_echo() => return Self::Never,
+            ICMP | ICMPV6 => matches!(packet.icmp_type, 8 | 128),
+            _ => false,
+        };
+        if opens { Self::Open } else { Self::Follow }
+    }
+}
+
+/// The one row that decides for a flow opened in `direction`.
+#[inline(never)]
+fn row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
+    scratch.decision = Decision::built_in(Reason::NoEntry);
+    let ruleset = scratch.word.ruleset();
+    if !scratch.word.isolated(direction) {
+        return lookup(tables, &PolicyKey::not_isolated(ruleset, direction), &mut scratch.decision);
+    }
+    let peer_class = peer_class(tables, &scratch.key.remote);
+    if peer_class == NO_PEER_CLASS {
+        return;
+    }
+    let port = match direction {
+        Direction::Ingress => scratch.key.local_port,
+        Direction::Egress => scratch.key.remote_port,
+    };
+    let Some(port_class) = port_class(tables, ruleset, direction, scratch.key.protocol, port) else { return };
+    lookup(tables, &PolicyKey::new(ruleset, direction, port_class, peer_class), &mut scratch.decision);
+}
+
+/// No class: the tables lack what they must have.
+const NO_PEER_CLASS: u32 = 0;
 #[inline(always)]
-fn lookup<T: Tables>(tables: &T, key: &PolicyKey) -> Decision {
-    let value = match tables.policy(key) {
-        Some(value) if value.echo == key.echo() => value,
-        _ => return Decision::built_in(Reason::NoEntry),
-    };
-    let allow = match value.verdict {
-        PolicyValue::ALLOW => true,
-        PolicyValue::DENY => false,
-        _ => return Decision::built_in(Reason::NoEntry),
-    };
-    let (peer_class, port_class) =
-        if key.ruleset == PolicyKey::FIXED { (0, 0) } else { (key.peer_class, key.port_class) };
-    Decision { peer_class, port_class, ..Decision::of(allow, value.entry, Reason::Row) }
+fn lookup<T: Tables>(tables: &T, key: &PolicyKey, decision: &mut Decision) {
+    *decision = Decision::built_in(Reason::NoEntry);
+    if let Some(value) = tables.policy(key)
+        && value.echo == key.echo()
+        && matches!(value.verdict, PolicyValue::ALLOW | PolicyValue::DENY)
+    {
+        *decision = Decision {
+            allow: value.verdict == PolicyValue::ALLOW,
+            entry: value.entry,
+            reason: Reason::Row,
+            peer_class: key.peer_class,
+            port_class: key.port_class,
+        };
+    }
 }
 
 /// A PEERS hit, or the longest prefix: `::/0` and `::ffff:0:0/96` are always there, so a miss is an error.
 #[inline(always)]
-fn peer_class<T: Tables>(tables: &T, remote: &Address) -> Option<u32> {
+fn peer_class<T: Tables>(tables: &T, remote: &Address) -> u32 {
     if let Some(peer) = tables.peer(remote)
         && peer.echo == echo_address(remote)
     {
-        return Some(peer.class);
+        return peer.class;
     }
-    Some(tables.cidr(&CidrKey { prefix: 128, address: *remote })?.class)
+    tables.cidr(&CidrKey { prefix: 128, address: *remote }).map_or(NO_PEER_CLASS, |peer| peer.class)
 }
 
+/// The class of a port in the ruleset's table of a direction; what has no ports has a class of its own.
 #[inline(always)]
 fn port_class<T: Tables>(
     tables: &T,

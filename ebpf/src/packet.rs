@@ -183,11 +183,12 @@ impl Packet {
 
 /// What a frame turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Frame {
     /// An IP packet.
     Ip,
-    /// ARP, with the sender's protocol address.
-    Arp([u8; 4]),
+    /// ARP; the packet's source is the sender's protocol address.
+    Arp,
     /// VLAN or an `EtherType` that is neither IP nor ARP.
     Unknown,
     /// Headers that end early or contradict themselves.
@@ -205,7 +206,10 @@ pub fn parse(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
         0x0800 => ipv4(bytes, packet),
         0x86dd => ipv6(bytes, packet),
         0x0806 => match bytes.at::<28>(ETHERNET) {
-            Some(arp) => Frame::Arp(arp.bytes4(14)),
+            Some(arp) => {
+                packet.source = mapped(arp.bytes4(14));
+                Frame::Arp
+            }
             None => Frame::Malformed,
         },
         _ => Frame::Unknown,
@@ -273,66 +277,52 @@ fn ipv6(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
         packet.transport_offset = ETHERNET + 40;
         return transport::<true>(bytes, packet, ETHERNET + 40, payload);
     }
-    let end = ETHERNET + 40 + payload;
-    let Some(walked) = extension_headers(bytes, packet.protocol, end) else { return Frame::Malformed };
-    packet.protocol = walked.protocol;
-    packet.part = walked.part;
-    packet.fragment_id = walked.fragment_id;
-    packet.fragment_protocol = walked.fragment_protocol;
-    packet.transport_offset = walked.offset;
-    if walked.part == Part::Later {
-        return later(walked.fragment_protocol, walked.fragment_offset);
-    }
-    transport::<false>(bytes, packet, walked.offset, end.wrapping_sub(walked.offset))
+    extension_headers(bytes, packet, ETHERNET + 40 + payload)
 }
 
-/// Where a chain of extension headers ends, and what its fragment header said.
-#[derive(Clone, Copy, Default)]
-struct Walked {
-    protocol: u8,
-    fragment_protocol: u8,
-    part: Part,
-    fragment_offset: u16,
-    fragment_id: u32,
-    offset: u32,
-}
-
-/// Walks the extension headers of a packet that ends at byte `end` of the frame. Not inlined: it is rare, and a
-/// function of its own keeps the common path short for the verifier and the cache.
+/// Walks the extension headers of a packet that ends at byte `end` of the frame, and reads the transport header.
+///
+/// Not inlined: it is rare, and as a function of its own it keeps the common path short. What it learns goes to
+/// the packet at once: the verifier follows every combination of what is in registers, but not of what is there.
 #[inline(never)]
-fn extension_headers<B: Bytes>(bytes: &B, first: u8, end: u32) -> Option<Walked> {
-    let mut walked = Walked { protocol: first, offset: ETHERNET + 40, ..Walked::default() };
+fn extension_headers<B: Bytes>(bytes: &B, packet: &mut Packet, end: u32) -> Frame {
+    packet.transport_offset = ETHERNET + 40;
     for _ in 0..MAX_EXTENSION_HEADERS {
-        if !is_extension_header(walked.protocol) {
+        if !is_extension_header(packet.protocol) {
             break;
         }
-        let header = bytes.read::<8>(walked.offset)?;
-        let length = match walked.protocol {
+        let Some(header) = bytes.read::<8>(packet.transport_offset) else { return Frame::Malformed };
+        let length = match packet.protocol {
             FRAGMENT_HEADER => 8,
             AUTHENTICATION_HEADER => (u32::from(header[1]) + 2) * 4,
             _ => (u32::from(header[1]) + 1) * 8,
         };
-        if walked.offset + length > end {
-            return None;
+        let next = packet.transport_offset + length;
+        if next > end {
+            return Frame::Malformed;
         }
-        if walked.protocol == FRAGMENT_HEADER {
+        packet.transport_offset = next;
+        if packet.protocol == FRAGMENT_HEADER {
             // A second fragment header must not undo the first.
-            if walked.part != Part::Whole {
-                return None;
+            if packet.part != Part::Whole {
+                return Frame::Malformed;
             }
             let fragment = u16::from_be_bytes([header[2], header[3]]);
-            walked.fragment_offset = fragment >> 3;
-            walked.part = part(fragment >> 3, fragment & 1 != 0);
-            walked.fragment_id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-            walked.fragment_protocol = header[0];
+            packet.part = part(fragment >> 3, fragment & 1 != 0);
+            packet.fragment_id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            packet.fragment_protocol = header[0];
+            packet.protocol = header[0];
+            if packet.part == Part::Later {
+                return later(header[0], fragment >> 3);
+            }
         }
-        walked.protocol = header[0];
-        walked.offset += length;
-        if walked.part == Part::Later {
-            return Some(walked);
-        }
+        packet.protocol = header[0];
     }
-    if is_extension_header(walked.protocol) { None } else { Some(walked) }
+    if is_extension_header(packet.protocol) {
+        return Frame::Malformed;
+    }
+    let offset = packet.transport_offset;
+    transport::<false>(bytes, packet, offset, end.wrapping_sub(offset))
 }
 
 const HOP_BY_HOP: u8 = 0;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
 
 use netlab_ebpf::abi::{Direction, Event};
 use nix::time::{ClockId, clock_getres};
@@ -147,16 +148,17 @@ impl Datapath {
             fds.insert(name, fd);
         }
         let numbers = fds.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect();
-        let mut programs = Vec::new();
-        for code in object.link(&numbers)? {
-            programs.push(load_program(&code)?);
-        }
-        let [from_pod, to_pod] = <[Program; 2]>::try_from(programs)
-            .map_err(|_| ObjectError::NoProgram { name: object::PROGRAMS[0] })?;
+        let [from_pod, to_pod] = object.link(&numbers)?;
+        // The verifier takes most of the time of a load, and works on both at once.
+        let (from_pod, to_pod) = thread::scope(|scope| {
+            let from_pod = scope.spawn(|| load_program(&from_pod));
+            let to_pod = load_program(&to_pod);
+            (from_pod.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), to_pod)
+        });
         Ok(Self {
             options: *options,
-            from_pod,
-            to_pod,
+            from_pod: from_pod?,
+            to_pod: to_pod?,
             policy: PolicyMaps::take(&mut fds)?,
             state: StateMaps::take(&mut fds)?,
             events: Events::new(&*maps::fd(&mut fds, "EVENTS")?)?,

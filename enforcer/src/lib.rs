@@ -4,15 +4,13 @@
 //! what is in force is read back. Invariant: nothing here knows Kubernetes wire types or decides a policy.
 
 pub mod attach;
-pub mod audit;
 pub mod backend;
 mod bpf;
-pub mod error;
+pub mod drop_reason;
 pub mod events;
 pub mod instance;
 pub mod maps;
 pub mod object;
 pub mod prove;
-pub mod update;
 
 pub use instance::{Datapath, LoadOptions};

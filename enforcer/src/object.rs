@@ -121,29 +121,21 @@ impl Object {
     }
 
     /// Puts the maps' descriptors into the code and joins functions.
-    pub(crate) fn link(mut self, fds: &BTreeMap<String, RawFd>) -> Result<Vec<Code>, ObjectError> {
+    pub(crate) fn link(mut self, fds: &BTreeMap<String, RawFd>) -> Result<[Code; 2], ObjectError> {
         let error =
             |error: aya_obj::relocation::EbpfRelocationError| ObjectError::Unreadable(error.to_string());
         let sections: HashSet<usize> = self.object.functions.keys().map(|(section, _)| *section).collect();
         let maps = self.maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name)?, map)));
         self.object.relocate_maps(maps, &sections).map_err(error)?;
         self.object.relocate_calls(&sections).map_err(error)?;
-        PROGRAMS
-            .into_iter()
-            .map(|name| {
-                let program = self.object.programs.get(name).ok_or(ObjectError::NoProgram { name })?;
-                let function = self
-                    .object
-                    .functions
-                    .get(&program.function_key())
-                    .ok_or(ObjectError::NoProgram { name })?;
-                Ok(Code {
-                    name,
-                    license: program.license.clone(),
-                    instructions: function.instructions.clone(),
-                })
-            })
-            .collect()
+        Ok([self.code(PROGRAMS[0])?, self.code(PROGRAMS[1])?])
+    }
+
+    fn code(&self, name: &'static str) -> Result<Code, ObjectError> {
+        let program = self.object.programs.get(name).ok_or(ObjectError::NoProgram { name })?;
+        let function = self.object.functions.get(&program.function_key());
+        let instructions = function.ok_or(ObjectError::NoProgram { name })?.instructions.clone();
+        Ok(Code { name, license: program.license.clone(), instructions })
     }
 }
 

@@ -82,7 +82,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 const WORDS_PER_DEVICE: usize = size_of::<Device>() / size_of::<u64>();
-const _: () = assert!(size_of::<Device>() % size_of::<u64>() == 0);
+const _: () = assert!(size_of::<Device>().is_multiple_of(size_of::<u64>()));
 
 impl Memory {
     fn map(table: &Table<u32, Device>) -> nix::Result<Self> {

@@ -19,6 +19,8 @@ mod tables;
 
 #[cfg(target_arch = "bpf")]
 mod programs {
+    use core::hint::black_box;
+
     use aya_ebpf::bindings::tcx_action_base::{TCX_DROP, TCX_NEXT};
     use aya_ebpf::macros::classifier;
     use aya_ebpf::programs::TcContext;
@@ -56,12 +58,13 @@ mod programs {
             count(Reason::NotReady.entry());
             return TCX_DROP;
         };
-        let decision = decide(&skb, hook, device, word, &Maps(skb), scratch);
-        count(decision.counted());
-        if wanted(&decision) {
-            report(skb, word, device.pod, &decision, &scratch.packet, direction);
+        decide(&skb, hook, device, word, &Maps(skb), scratch);
+        let scratch = black_box(scratch);
+        count(scratch.decision.counted());
+        if wanted(&scratch.decision) {
+            report(skb, word, device.pod, scratch, direction);
         }
-        if decision.allow { TCX_NEXT } else { TCX_DROP }
+        if scratch.decision.allow { TCX_NEXT } else { TCX_DROP }
     }
 
     /// Never reached: nothing that the programs call can panic, and the verifier would refuse the loop.

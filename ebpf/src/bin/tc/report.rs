@@ -5,8 +5,7 @@
 
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use netlab_ebpf::abi::{Direction, Event, PolicyValue, Word};
-use netlab_ebpf::judge::Decision;
-use netlab_ebpf::packet::Packet;
+use netlab_ebpf::judge::{Decision, Scratch};
 use netlab_ebpf::reason::Reason;
 
 use crate::maps::{ALLOWED_EVENTS, COUNTERS, EVENTS, LAB, LOST, LOST_FULL, LOST_SAMPLED};
@@ -50,7 +49,8 @@ fn sampled() -> bool {
 
 /// Offers the decision to the reader.
 #[inline(always)]
-pub fn report(skb: Skb, word: Word, pod: u32, decision: &Decision, packet: &Packet, direction: Direction) {
+pub fn report(skb: Skb, word: Word, pod: u32, scratch: &Scratch, direction: Direction) {
+    let Scratch { packet, decision, .. } = scratch;
     let Some(mut record) = EVENTS.reserve_untyped::<Event>(0) else {
         lost(LOST_FULL);
         return;
