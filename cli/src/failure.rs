@@ -54,6 +54,12 @@ impl Failure {
         self
     }
 
+    /// Adds a cause in words.
+    pub(crate) fn caused_by(mut self, cause: impl Into<String>) -> Self {
+        self.causes.push(cause.into());
+        self
+    }
+
     /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,8 +1,11 @@
 //! `netlab policy …`.
 
-use clap::{Args, Subcommand};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::packet::{Expected, PacketArgs};
+use super::timeout::parse_timeout;
 
 /// The questions about policies.
 #[derive(Debug, Subcommand)]
@@ -17,6 +20,17 @@ pub(crate) enum Policy {
   netlab policy eval -f examples/shop --from deploy/shop/api --to 192.0.2.7 --proto icmp
   netlab policy eval -f examples/shop -n shop --from api --to db --port postgres --expect allow -q")]
     Eval(Eval),
+    /// Prove what happens to one packet, in this machine's kernel
+    ///
+    /// Makes private network namespaces for the two ends and their nodes, loads the eBPF program, writes the
+    /// compiled tables into its maps, sends the packet and compares what became of it with what was predicted.
+    /// Nothing is left behind. Exit 0: proved, or as expected with `--expect`; 1: contradicted, or not as expected;
+    /// 3: nothing was sent.
+    #[command(after_help = "Examples:
+  netlab policy prove -f examples/shop --from shop/api --to shop/db --port 5432
+  netlab policy prove -f examples/shop -n shop --from web --to db --port 5432 --expect deny
+  netlab policy prove -f examples/shop -n shop --from web --to api --port http -o json")]
+    Prove(Prove),
     /// Print the tables that the policies compile to
     ///
     /// One line for each ruleset (pods that are under the same rules); `-o wide` adds every entry with the rule
@@ -36,4 +50,35 @@ pub(crate) struct Eval {
     /// What you expect; the exit code then says whether it is so
     #[arg(long, value_name = "VERDICT")]
     pub(crate) expect: Option<Expected>,
+}
+
+/// `policy prove`.
+#[derive(Debug, Args)]
+pub(crate) struct Prove {
+    #[command(flatten)]
+    pub(crate) packet: PacketArgs,
+    /// What you expect; the exit code then says whether it is so
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) expect: Option<Expected>,
+    /// Which datapath to ask
+    #[arg(long, value_name = "BACKEND", default_value = "auto")]
+    pub(crate) backend: BackendArg,
+    /// Be content with what the tables say where no kernel can be asked
+    #[arg(long)]
+    pub(crate) allow_simulated: bool,
+    /// Keep the namespaces and maps after the answer, for this long or until Enter (or a signal), so that the
+    /// printed `bpftool` command works
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = parse_timeout)]
+    pub(crate) hold: Option<Option<Duration>>,
+}
+
+/// `--backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendArg {
+    /// The best that this machine allows
+    Auto,
+    /// The eBPF program
+    Tc,
+    /// No kernel at all
+    None,
 }

@@ -5,7 +5,8 @@
 //! here.
 
 use netlab_core::policy::change::Verdict;
-use netlab_enforcer::prove::proof::{Hop, Mode, Proof, ProofOutcome, Witness};
+use netlab_ebpf::reason::Reason;
+use netlab_enforcer::prove::proof::{CounterDelta, Hop, Mode, Proof, ProofOutcome, Witness};
 
 use super::diagnostic::Texts;
 use super::evaluation::{color, names, place, rule_name};
@@ -181,19 +182,22 @@ fn counters(rows: &mut Rows, proof: &Proof) {
     if proof.mode == Mode::Simulated {
         return;
     }
-    let moved: Vec<String> = proof
-        .counters
-        .iter()
-        .map(|counter| format!("entry {}: {} -> {}", counter.entry, counter.before, counter.after))
-        .collect();
-    if moved.is_empty() {
-        rows.broad("counters", "none moved");
-        return;
-    }
     let cited = |entry: u32| proof.hops.iter().any(|hop| hop.entry.id == entry);
-    let only = proof.counters.iter().all(|counter| cited(counter.entry));
-    let end = if only { ", no other verdict moved" } else { "" };
-    rows.broad("counters", &format!("{}{end}", moved.join(", ")));
+    let words = |counter: &CounterDelta| {
+        let entry = counter.entry;
+        let name = match Reason::from_entry(entry).filter(|_| !cited(entry)) {
+            Some(reason) => format!("entry {entry} ({})", reason.describe()),
+            None => format!("entry {entry}"),
+        };
+        format!("{name}: {} -> {}", counter.before, counter.after)
+    };
+    let (on_the_way, others): (Vec<_>, Vec<_>) =
+        proof.counters.iter().partition(|counter| cited(counter.entry));
+    let all: Vec<String> = on_the_way.into_iter().chain(others.iter().copied()).map(words).collect();
+    // What belongs to the flow that was just allowed is no verdict of its own.
+    let harmless = |counter: &&CounterDelta| Reason::from_entry(counter.entry).is_some();
+    let end = if others.iter().all(harmless) { ", no other verdict moved" } else { "" };
+    rows.broad("counters", &if all.is_empty() { "none moved".to_owned() } else { all.join(", ") + end });
 }
 
 fn entry(rows: &mut Rows, proof: &Proof) {
@@ -207,4 +211,22 @@ fn entry(rows: &mut Rows, proof: &Proof) {
     if let Some(command) = &entry.bpftool {
         rows.line(&format!("  {}", paint(POINTER, &format!("$ {command}"))));
     }
+}
+
+/// The proofs of the same question's other packets, a line each.
+pub(crate) fn others(proofs: &[&Proof]) -> String {
+    let mut rows = Rows::new(9, 5);
+    for proof in proofs {
+        let verdict = proof.observed.unwrap_or(proof.predicted);
+        let outcome = match (proof.outcome, proof.mode) {
+            (ProofOutcome::Proved, _) => "proved",
+            (ProofOutcome::Contradicted, _) => "contradicted",
+            (ProofOutcome::Inconclusive, Mode::Simulated) => "simulated",
+            (ProofOutcome::Inconclusive, Mode::Kernel) => "undecided",
+        };
+        let entry = proof.entry.as_ref().map_or_else(String::new, |entry| format!(", entry {}", entry.id));
+        let text = format!("{} -> {}: {outcome}{entry}", proof.query.source, proof.query.destination);
+        rows.row("also", (color(verdict), &verdict.to_string()), &text);
+    }
+    rows.finish()
 }

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Standard output and standard error, as the user wants them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     /// `-o`.
     pub(crate) format: Format,

@@ -110,10 +110,7 @@ fn render(answer: &Answer<'_>, wide: bool) -> String {
     let isolated = |isolated: bool| if isolated { "isolated" } else { "open" }.to_owned();
     let mut table = Table::new(["RULESET", "INGRESS", "EGRESS", "ENTRIES", "ROWS", "PODS"]);
     for ruleset in &answer.rulesets {
-        let mut pods = ruleset.pods.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-        if ruleset.pods.len() > 3 {
-            pods += &format!(" +{}", ruleset.pods.len() - 3);
-        }
+        let pods = fitting(&ruleset.pods, 34);
         table.row([
             ruleset.id.to_string(),
             isolated(ruleset.ingress_isolated),
@@ -141,6 +138,21 @@ fn render(answer: &Answer<'_>, wide: bool) -> String {
             }
         }
         text += &table.finish();
+    }
+    text
+}
+
+/// As many names as fit, at least one, and how many more there are.
+fn fitting(names: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 && text.chars().count() + name.chars().count() + 2 > width {
+            return format!("{text} +{}", names.len() - index);
+        }
+        if index > 0 {
+            text += ", ";
+        }
+        text += name;
     }
     text
 }

@@ -2,3 +2,4 @@
 
 pub(super) mod compile;
 pub(super) mod eval;
+pub(super) mod prove;

@@ -1,0 +1,168 @@
+//! `netlab policy prove`: one packet, in this machine's kernel.
+
+use std::io::{BufRead, IsTerminal};
+use std::time::Duration;
+
+use netlab_core::envelope::Envelope;
+use netlab_core::input::Loaded;
+use netlab_core::policy::change::Verdict;
+use netlab_enforcer::prove::error::{Blame, ProveError};
+use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
+use netlab_enforcer::prove::{Datapath, Proven, prove};
+use netlab_node::capability::{KernelRelease, missing_capabilities};
+use serde::Serialize;
+
+use crate::args::globals::Globals;
+use crate::args::packet::Expected;
+use crate::args::policy::{BackendArg, Prove};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::proof::{others, render};
+use crate::output::terminal::Terminal;
+use crate::question::Question;
+
+/// The answer in its envelope.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    /// The proof that matters most.
+    #[serde(flatten)]
+    shown: &'a Proof,
+    /// The same question's other packets.
+    others: Vec<&'a Proof>,
+}
+
+/// Proves.
+pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let input = load::input(globals, terminal)?;
+    let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
+    let obstacle = obstacle();
+    let datapath = match (args.backend, &obstacle) {
+        (BackendArg::None, _) | (BackendArg::Auto, Some(_)) => Datapath::None,
+        (BackendArg::Tc | BackendArg::Auto, None) => Datapath::Tc,
+        (BackendArg::Tc, Some(obstacle)) => {
+            return Err(Failure::not_allowed("the tc backend cannot be used here")
+                .caused_by(obstacle)
+                .hint("`netlab check` tells what this machine can do"));
+        }
+    };
+    terminal.progress(&format!("asking {datapath:?}"));
+    let proven =
+        prove(&input.loaded, &question.query, datapath).map_err(|error| could_not_try(&error, terminal))?;
+    let Some((shown, rest)) = most_important(&proven.proofs) else {
+        return Err(Failure::new(Exit::CannotTell, "there was nothing to prove"));
+    };
+    let mut not_examined = input.not_examined;
+    let incomplete = !not_examined.is_empty();
+    not_examined.extend(proven.proofs.iter().flat_map(|proof| proof.not_examined.iter().cloned()));
+    not_examined.dedup();
+    let envelope = Envelope::new("Proof", Answer { shown, others: rest.clone() }, not_examined);
+    let subject = question.asked.to_string();
+    terminal.answer(&envelope, |_| render(shown, &subject, &input.loaded.texts) + &others(&rest))?;
+    if shown.outcome == ProofOutcome::Contradicted {
+        dump(&envelope, &input.loaded, terminal)?;
+    }
+    if datapath == Datapath::None && !args.allow_simulated {
+        let why = obstacle.as_deref().unwrap_or("`--backend none` was asked for");
+        terminal.note(&format!(
+            "hint: no kernel was asked: {why}\n      run it as root, or accept this answer with `--allow-simulated`"
+        ));
+    }
+    if let Some(limit) = args.hold {
+        hold(&proven, limit, terminal);
+    }
+    Ok(if incomplete { Exit::CannotTell } else { exit(&proven.proofs, args) })
+}
+
+/// Why the tc backend cannot work here, as far as it can be known without trying.
+fn obstacle() -> Option<String> {
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return Some(format!("{} missing", missing.join(", ")));
+    }
+    match KernelRelease::running() {
+        Some(release) if !release.has_tcx() => Some(format!("Linux {} is older than 6.6", release.text)),
+        _ => None,
+    }
+}
+
+fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
+    let exit = match error.blame() {
+        Blame::Input => Exit::CannotRead,
+        Blame::Kernel => Exit::NotAllowed,
+        Blame::Bug => Exit::CannotTell,
+    };
+    terminal.progress(&format!("{error:?}"));
+    let failure = Failure::new(exit, "the proof could not be tried").because(error);
+    match error.blame() {
+        Blame::Input => failure,
+        Blame::Kernel => failure.hint("`netlab check` tells what this machine can do"),
+        Blame::Bug => failure.hint("this is a fault of netlab: please report it with the input"),
+    }
+}
+
+/// A contradiction first, then what stayed open, then the first.
+fn most_important(proofs: &[Proof]) -> Option<(&Proof, Vec<&Proof>)> {
+    let rank = |proof: &Proof| match proof.outcome {
+        ProofOutcome::Contradicted => 0,
+        ProofOutcome::Inconclusive => 1,
+        ProofOutcome::Proved => 2,
+    };
+    let shown = proofs.iter().min_by_key(|proof| rank(proof))?;
+    Some((shown, proofs.iter().filter(|proof| !std::ptr::eq(*proof, shown)).collect()))
+}
+
+fn exit(proofs: &[Proof], args: &Prove) -> Exit {
+    let any = |outcome| proofs.iter().any(|proof| proof.outcome == outcome);
+    if any(ProofOutcome::Contradicted) {
+        return Exit::No;
+    }
+    if any(ProofOutcome::Inconclusive) && !args.allow_simulated {
+        return Exit::CannotTell;
+    }
+    let expected = match args.expect {
+        None => return Exit::Yes,
+        Some(Expected::Allow) => Verdict::Allow,
+        Some(Expected::Deny) => Verdict::Deny,
+    };
+    let as_expected = proofs.iter().all(|proof| proof.observed.unwrap_or(proof.predicted) == expected);
+    if as_expected { Exit::Yes } else { Exit::No }
+}
+
+/// Everything that somebody needs to look into a contradiction.
+fn dump(envelope: &Envelope<Answer<'_>>, loaded: &Loaded, terminal: &Terminal) -> Result<(), Failure> {
+    let input: std::collections::BTreeMap<&str, &str> =
+        loaded.texts.iter().map(|(name, text)| (name.as_ref(), text.as_ref())).collect();
+    let value = serde_json::json!({ "proof": envelope, "input": input });
+    let name = format!("netlab-contradicted-{:08x}.json", std::process::id());
+    let failed = || Failure::new(Exit::No, format!("cannot write the dump `{name}`"));
+    let text = serde_json::to_string_pretty(&value).map_err(|error| failed().because(&error))?;
+    std::fs::write(&name, text).map_err(|error| failed().because(&error))?;
+    terminal.note(&format!("dump: ./{name} holds the proof and the input: please report it"));
+    Ok(())
+}
+
+/// Keeps the place until the time is over, or Enter is pressed, or a signal ends the process.
+fn hold(proven: &Proven, limit: Option<Duration>, terminal: &Terminal) {
+    if proven.lab().is_none() {
+        return;
+    }
+    let stdin = std::io::stdin();
+    match limit {
+        Some(limit) => {
+            terminal.note(&format!("holding the namespaces and maps for {limit:?}"));
+            std::thread::sleep(limit);
+        }
+        None if stdin.is_terminal() => {
+            terminal.note("holding the namespaces and maps until you press Enter");
+            let _ = stdin.lock().read_line(&mut String::new());
+        }
+        None => {
+            terminal.note("holding the namespaces and maps until a signal ends this process");
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
