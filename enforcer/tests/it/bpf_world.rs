@@ -32,7 +32,7 @@ pub(crate) fn stored(address: IpAddr) -> Address {
     }
 }
 
-/// Peer classes: pods 2 and 3 have one each, so have 10.1.0.0/16, fd01::/16, and the rest of each family.
+/// Peer classes: pods 2 and 3 have one each, so have `10.1.0.0/16`, `fd01::/16`, and the rest of each family.
 const CLASSES: std::ops::RangeInclusive<u32> = 2..=7;
 /// Port classes: ICMP, other protocols, then what the pages say.
 const PORT_CLASSES: std::ops::RangeInclusive<u16> = 0..=7;

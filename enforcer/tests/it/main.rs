@@ -9,5 +9,6 @@ mod bpf_agreement;
 mod bpf_frames;
 mod bpf_load;
 mod bpf_require;
+mod bpf_wire;
 mod bpf_world;
 mod prove;
