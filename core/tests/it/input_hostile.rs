@@ -64,7 +64,7 @@ fn bombs_are_refused_within_the_budget() {
 
 #[test]
 fn odd_text_takes_no_more_time_than_plain_text() {
-    let many = 100_000;
+    let many = 30_000;
     for (name, text) in [
         ("documents", "---\na: b\n".repeat(many)),
         ("empty documents", "---\n".repeat(many)),
@@ -151,7 +151,7 @@ fn no_mutation_of_good_text_makes_the_reader_fall() {
     let mut dice = Dice(7);
     let mut loads: usize = 0;
     let mut with_errors: usize = 0;
-    for round in 0..1_500 {
+    for round in 0..600 {
         let mut text = if round % 10 == 0 { json.to_owned() } else { texts[dice.roll(texts.len())].clone() };
         for _ in 0..=dice.roll(4) {
             let at = |dice: &mut Dice, text: &str| {
