@@ -8,12 +8,17 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::check_name;
 use crate::error::LabError;
 use crate::place::Place;
+
+/// How often, and how far apart, to look again at a file that somebody is writing or removing.
+const ATTEMPTS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The directory of state files and sockets, private to one user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +112,17 @@ impl RunDir {
     /// The state of a lab. What a dead supervisor left is removed.
     pub fn find(&self, name: &str) -> Result<State, LabError> {
         check_name(name)?;
+        // A file that is locked but not yet written, or being removed by somebody else, is so for an instant.
+        for _ in 1..ATTEMPTS {
+            match self.look(name) {
+                Err(LabError::State { action: "read", .. }) => std::thread::sleep(PAUSE),
+                outcome => return outcome,
+            }
+        }
+        self.look(name)
+    }
+
+    fn look(&self, name: &str) -> Result<State, LabError> {
         let not_up = || LabError::NotUp { name: name.to_owned() };
         let path = self.state(name);
         let fail = |action, source| LabError::State { action, path: path.clone(), source };
@@ -157,7 +173,7 @@ impl RunDir {
     pub(super) fn publish(&self, state: &State) -> Result<File, LabError> {
         let path = self.state(&state.name);
         let fail = |action, source| LabError::State { action, path: path.clone(), source };
-        for _ in 0..10 {
+        for _ in 0..ATTEMPTS {
             let mut file = OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -169,8 +185,12 @@ impl RunDir {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    let pid = self.find(&state.name).map_or(0, |other| other.pid);
-                    return Err(LabError::AlreadyUp { name: state.name.clone(), pid });
+                    if let Ok(other) = self.find(&state.name) {
+                        return Err(LabError::AlreadyUp { name: other.name, pid: other.pid });
+                    }
+                    // Somebody held the lock to remove a stale file.
+                    std::thread::sleep(PAUSE);
+                    continue;
                 }
                 Err(TryLockError::Error(error)) => return Err(fail("lock", error)),
             }

@@ -219,6 +219,45 @@ fn a_killed_supervisor_leaves_only_files_which_the_next_command_removes() {
 }
 
 #[test]
+fn a_kill_at_any_moment_of_up_leaves_nothing() {
+    if !require::netns() {
+        return;
+    }
+    let bench = Bench::new("moments");
+    let mut spec = bench.spec("demo");
+    spec.payload = json!({ "sleep": 20 });
+    let spec = serde_json::to_vec(&spec).expect("json");
+    let mut kinds = std::collections::BTreeSet::new();
+    for moment in 0..10 {
+        let mut maker = lab_process()
+            .arg("up")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("maker");
+        maker.stdin.take().expect("stdin").write_all(&spec).expect("spec");
+        let children = format!("/proc/{0}/task/{0}/children", maker.id());
+        let mut child = String::new();
+        eventually("the supervisor runs", || {
+            child = std::fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
+            !child.is_empty()
+        });
+        std::thread::sleep(Duration::from_millis(moment * 5));
+        kinds.insert(bench.files().len());
+        kill(Pid::from_raw(child.parse().expect("pid")), Signal::SIGKILL).expect("kill");
+        maker.wait().expect("wait");
+        eventually("the supervisor is gone", || {
+            std::fs::read_dir(format!("/proc/{child}/fd")).into_iter().flatten().count() == 0
+        });
+        assert_eq!(bench.run_dir.list().expect("list"), []);
+        assert_eq!(bench.files(), [""; 0]);
+    }
+    assert!(kinds.contains(&0), "no kill came before the lab was announced: {kinds:?}");
+    bench.up("demo");
+}
+
+#[test]
 fn signals_end_a_lab_in_order() {
     if !require::netns() {
         return;
