@@ -27,6 +27,17 @@ const LINK_CREATE: libc::c_int = 28;
 /// `BPF_PROG_TYPE_SCHED_CLS`.
 const SCHED_CLS: u32 = 3;
 
+/// `MEMBARRIER_CMD_GLOBAL` of `include/uapi/linux/membarrier.h`: `synchronize_rcu`, so every program that was
+/// running when it was called has ended when it returns.
+const MEMBARRIER_GLOBAL: libc::c_int = 1;
+
+/// Waits until no program runs any more that was running when this was called.
+pub(crate) fn wait_for_readers() -> io::Result<()> {
+    // SAFETY: membarrier(2) takes three numbers and touches no memory of ours.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// One command, with the attributes that it reads and writes.
 fn call<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: `attributes` is one of the structures below, as long as the size says; the pointers in it come

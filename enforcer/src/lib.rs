@@ -4,13 +4,16 @@
 //! what is in force is read back. Invariant: nothing here knows Kubernetes wire types or decides a policy.
 
 pub mod attach;
+pub mod audit;
 pub mod backend;
 mod bpf;
 pub mod drop_reason;
+pub mod error;
 pub mod events;
 pub mod instance;
 pub mod maps;
 pub mod object;
 pub mod prove;
+pub mod update;
 
 pub use instance::{Datapath, LoadOptions};

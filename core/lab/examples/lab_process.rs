@@ -1,14 +1,16 @@
 //! A program with labs of its own, as small as it gets: what a command line has to do to embed them.
 //!
 //! `supervise` is the hidden subcommand that [`netlab_lab::named::up`] starts, `up` starts it (the order comes on
-//! standard input), `exec` runs a command in a place of a lab. `die STEP` builds a lab, says what it has made so
+//! standard input), `exec` runs a command in a place of a lab, `send` sends packets in a rootless one. `die STEP` builds a lab, says what it has made so
 //! far, and kills itself at that step: the tests look what is left then.
 
 use std::io::Write;
 use std::process::Command;
+use std::time::Duration;
 
 use netlab_lab::named::{self, Client, Handler, Reply, RunDir, Spec, supervise_on_stdin};
 use netlab_lab::topology::Step;
+use netlab_lab::traffic::{self, Packet, Wait, protocol};
 use netlab_lab::{Lab, Place, Plan};
 use serde_json::{Value, json};
 
@@ -34,7 +36,7 @@ impl Handler for Example {
                     {
                         break;
                     }
-                    std::thread::sleep(std::time::Duration::from_millis(2));
+                    std::thread::sleep(Duration::from_millis(2));
                 }
                 Ok(Value::Null)
             }
@@ -51,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["supervise"] => Ok(supervise_on_stdin(|_, payload| {
             if let Some(milliseconds) = payload.get("sleep").and_then(Value::as_u64) {
-                std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+                std::thread::sleep(Duration::from_millis(milliseconds));
             }
             match payload.get("fail") {
                 Some(reason) => Err(format!("told to fail: {reason}")),
@@ -70,9 +72,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let entry = Client::connect(&RunDir::at(run_dir), name)?.entry(&place.parse::<Place>()?)?;
             Err(entry.exec(Command::new(program).args(arguments)).into())
         }
+        ["send"] => send(),
         ["die", step] => die(step.parse()?),
-        _ => Err("usage: lab_process supervise | up | exec DIR NAME PLACE COMMAND… | die STEP".into()),
+        _ => Err("usage: lab_process supervise | up | exec DIR NAME PLACE COMMAND… | send | die STEP".into()),
     }
+}
+
+fn send() -> Result<(), Box<dyn std::error::Error>> {
+    let plan: Plan = serde_json::from_reader(std::io::stdin())?;
+    netlab_lab::enter_user_namespace()?;
+    let lab = Lab::build(&plan)?;
+    let (from, to) = (Place::pod("shop", "web"), Place::pod("shop", "db"));
+    for (source, destination) in plan.addresses_of(&from).iter().zip(plan.addresses_of(&to)) {
+        let icmp = if source.is_ipv6() { protocol::ICMPV6 } else { protocol::ICMP };
+        for protocol in [protocol::TCP, protocol::UDP, protocol::SCTP, icmp, 253] {
+            let packet = Packet {
+                from: from.clone(),
+                to: to.clone(),
+                source: *source,
+                destination: *destination,
+                protocol,
+                port: 5432,
+                source_port: None,
+            };
+            let sent = traffic::send(&lab, &packet, &Wait::for_at_most(Duration::from_secs(5)))?;
+            writeln!(std::io::stdout(), "{source} -> {destination} protocol {protocol}: {sent}")?;
+        }
+    }
+    Ok(())
 }
 
 fn die(at: usize) -> Result<(), Box<dyn std::error::Error>> {

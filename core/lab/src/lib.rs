@@ -21,6 +21,7 @@ pub mod topology;
 pub mod traffic;
 
 pub use error::LabError;
+pub use netlab_node::userns::enter as enter_user_namespace;
 pub use place::Place;
 pub use plan::{Plan, PlanError, Selection};
 pub use topology::{HostInterface, Lab};

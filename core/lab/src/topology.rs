@@ -89,30 +89,31 @@ impl Lab {
     fn assemble(plan: &Plan, sites: Vec<Site<'_>>) -> Result<Self, LabError> {
         let mut interfaces = BTreeMap::new();
         let mut uplinks = BTreeMap::new();
-        let mut sites: BTreeMap<Place, Site<'_>> =
-            sites.into_iter().map(|site| (site.plan.place.clone(), site)).collect();
+        let mut namespaces = BTreeMap::new();
+        let mut ends = BTreeMap::new();
+        for site in sites {
+            let place = site.plan.place.clone();
+            namespaces.insert(place.clone(), site.netns);
+            ends.insert(place, (site.netlink, site.links));
+        }
         for veth in &plan.veths {
+            let missing = |place: &Place| LabError::NoSuchPlace { place: place.clone() };
             match (&veth.here.place, &veth.there.place) {
-                (Place::Node(node), Place::Pod(pod)) => {
-                    let Some(far) = sites.get(&veth.there.place).map(|site| site.netns.try_clone()) else {
-                        continue;
-                    };
-                    let far = far.map_err(|source| failed(&veth.there.place, source))?;
-                    let Some(near) = sites.get_mut(&veth.here.place) else { continue };
-                    let netns_id =
-                        near.netlink.netns_id(&far).map_err(|source| failed(&veth.here.place, source))?;
-                    let (name, index) = (veth.here.name.clone(), near.index(&veth.here.name)?);
+                (near @ Place::Node(node), far @ Place::Pod(pod)) => {
+                    let netns = namespaces.get(far).ok_or_else(|| missing(far))?;
+                    let (netlink, links) = ends.get_mut(near).ok_or_else(|| missing(near))?;
+                    let netns_id = netlink.netns_id(netns).map_err(|source| failed(near, source))?;
+                    let (name, index) = (veth.here.name.clone(), index(near, links, &veth.here.name)?);
                     interfaces
                         .insert(pod.clone(), HostInterface { node: node.clone(), name, index, netns_id });
                 }
-                (_, Place::Node(node)) => {
-                    let Some(site) = sites.get(&veth.there.place) else { continue };
-                    uplinks.insert(node.clone(), site.index(&veth.there.name)?);
+                (_, place @ Place::Node(node)) => {
+                    let (_, links) = ends.get(place).ok_or_else(|| missing(place))?;
+                    uplinks.insert(node.clone(), index(place, links, &veth.there.name)?);
                 }
                 _ => {}
             }
         }
-        let namespaces = sites.into_iter().map(|(place, site)| (place, site.netns)).collect();
         Ok(Self { plan: plan.clone(), namespaces, interfaces, uplinks })
     }
 
@@ -234,17 +235,12 @@ fn is_ipv6_off_switch(name: &str) -> bool {
 
 /// Makes all veth pairs, each from the namespace of its `here` end, and brings both ends up.
 fn add_links(plan: &Plan, sites: &mut [Site<'_>], observer: &mut dyn FnMut(Step)) -> Result<(), LabError> {
-    let descriptors: BTreeMap<Place, Netns> = sites
-        .iter()
-        .map(|site| {
-            let netns = site.netns.try_clone().map_err(|source| failed(&site.plan.place, source))?;
-            Ok((site.plan.place.clone(), netns))
-        })
-        .collect::<Result<_, LabError>>()?;
-    for site in &mut *sites {
+    let peers: BTreeMap<&Place, &Netns> = sites.iter().map(|site| (&site.plan.place, &site.netns)).collect();
+    let mut batches = Vec::with_capacity(sites.len());
+    for site in &*sites {
         let mut batch = Batch::new();
         for veth in plan.veths.iter().filter(|veth| veth.here.place == site.plan.place) {
-            let peer = descriptors
+            let peer = *peers
                 .get(&veth.there.place)
                 .ok_or_else(|| LabError::NoSuchPlace { place: veth.there.place.clone() })?;
             batch.veth(
@@ -253,7 +249,10 @@ fn add_links(plan: &Plan, sites: &mut [Site<'_>], observer: &mut dyn FnMut(Step)
                 peer,
             );
         }
-        site.apply(&batch)?;
+        batches.push(batch);
+    }
+    for (site, batch) in sites.iter_mut().zip(&batches) {
+        site.apply(batch)?;
         observer(Step::Links(site.plan.place.clone()));
     }
     for site in sites {
@@ -317,17 +316,16 @@ impl Site<'_> {
     }
 
     fn index(&self, name: &str) -> Result<u32, LabError> {
-        if name == "lo" {
-            return Ok(LOOPBACK);
-        }
-        self.links.get(name).map(|link| link.index).ok_or_else(|| {
-            failed(
-                &self.plan.place,
-                NodeError::Malformed {
-                    action: "ip link show".to_owned(),
-                    reason: format!("{name} is missing though the kernel acknowledged it"),
-                },
-            )
-        })
+        index(&self.plan.place, &self.links, name)
     }
+}
+
+fn index(place: &Place, links: &BTreeMap<String, Link>, name: &str) -> Result<u32, LabError> {
+    if name == "lo" {
+        return Ok(LOOPBACK);
+    }
+    let reason = || format!("{name} is missing though the kernel acknowledged it");
+    links.get(name).map(|link| link.index).ok_or_else(|| {
+        failed(place, NodeError::Malformed { action: "ip link show".to_owned(), reason: reason() })
+    })
 }

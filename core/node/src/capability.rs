@@ -136,7 +136,8 @@ pub fn try_user_namespace() -> io::Result<()> {
     // through `_exit`; so it does not matter which locks other threads held.
     match unsafe { fork() }? {
         ForkResult::Child => {
-            let outcome = unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET);
+            // Two steps, as in `userns::enter`: the second needs a capability inside the first's namespace.
+            let outcome = unshare(CloneFlags::CLONE_NEWUSER).and_then(|()| unshare(CloneFlags::CLONE_NEWNET));
             let code = outcome.map_or_else(|errno| errno as i32, |()| 0);
             // SAFETY: `_exit` runs no handlers and flushes nothing that the parent still owns.
             unsafe { libc::_exit(code) }

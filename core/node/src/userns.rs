@@ -15,12 +15,15 @@ use crate::NodeError;
 /// the caller should end.
 pub fn enter() -> Result<(), NodeError> {
     let (uid, gid) = (Uid::effective(), Gid::effective());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
-        .map_err(|errno| failed("the system forbids unprivileged user namespaces, or threads run", errno))?;
+    unshare(CloneFlags::CLONE_NEWUSER)
+        .map_err(|errno| failed("the system forbids it, or this process has more than one thread", errno))?;
     // Required before gid_map by an unprivileged writer (user_namespaces(7)).
     write("/proc/self/setgroups", "deny", "cannot give up setgroups")?;
     write("/proc/self/uid_map", &format!("0 {uid} 1"), "cannot map the user id to root")?;
-    write("/proc/self/gid_map", &format!("0 {gid} 1"), "cannot map the group id to root")
+    write("/proc/self/gid_map", &format!("0 {gid} 1"), "cannot map the group id to root")?;
+    // A step of its own: some systems let anybody make a user namespace, but without the capabilities in it.
+    unshare(CloneFlags::CLONE_NEWNET)
+        .map_err(|errno| failed("the system gives no capabilities inside of it (AppArmor?)", errno))
 }
 
 fn write(path: &str, text: &str, step: &'static str) -> Result<(), NodeError> {

@@ -32,6 +32,11 @@ pub enum Admitted {
 }
 
 impl Admission {
+    /// Nothing in force.
+    pub const fn new() -> Self {
+        Self { in_force: None, pods: BTreeMap::new() }
+    }
+
     /// The change in force.
     pub const fn in_force(&self) -> Option<&Change> {
         self.in_force.as_ref()

@@ -1,88 +1,334 @@
-//! The eBPF datapath as a backend: one instance of the object on one node.
+//! Enforcement by the eBPF programs at tc: the maps written in the safe order of [`crate::update`], the programs
+//! on both hooks of every pod's interface.
 //!
-//! Invariant: an interface is attached before its `DEVICES` element is written, so there is no moment in which a
-//! claimed pod is open; until then its packets are dropped as not ready.
+//! Invariant: everything hangs on descriptors of this process (nothing is pinned), so nothing is left when it ends.
+//! An interface is claimed only when its record is written, so a new pod never meets a program without its
+//! ruleset; an interface that a change no longer names is let go. Does not know what the tables mean.
 
+use std::collections::BTreeMap;
+
+use netlab_core::policy::change::{Change, PodDevice};
 use netlab_core::policy::image::Image;
-use netlab_node::Netns;
-use netlab_plugin::contract::{
-    Applied, Backend, BackendError, Blame, Capabilities, Change, Leftover, Observation,
-};
+use netlab_ebpf::abi::{Device, Direction};
+use netlab_ebpf::reason::Reason;
+use netlab_node::{Netlink, Netns};
+use netlab_plugin::admission::{Admission, Admitted, applied};
+use netlab_plugin::contract::{Applied, Backend, BackendError, Capabilities, Leftover, Observation};
 
-use crate::attach::Attached;
+use crate::attach::{AttachError, Attached};
+use crate::audit::audit;
+use crate::error::EnforceError;
 use crate::instance::{Datapath, LoadOptions};
+use crate::update::tables::Tables;
+use crate::update::{Placed, Update, restore};
 
-/// Enforcement by the tc programs in one network namespace.
+/// Enforcement at tc in one network namespace.
 #[derive(Debug)]
 pub struct TcBackend {
     netns: Netns,
+    admission: Admission,
+    loaded: Loaded,
+}
+
+/// What is in the kernel.
+#[derive(Debug)]
+struct Loaded {
     datapath: Datapath,
-    attached: Vec<Attached>,
-    applied: Option<Image>,
+    /// `None` until the first change is in force.
+    tables: Option<Tables>,
+    claims: BTreeMap<u32, Claim>,
+}
+
+/// A claimed interface and its record.
+#[derive(Debug)]
+struct Claim {
+    attached: Attached,
+    device: Device,
+}
+
+/// A pod's interface as it is now.
+struct Found<'a> {
+    pod: &'a PodDevice,
+    ifindex: u32,
+    device: Device,
 }
 
 impl TcBackend {
-    /// Loads the object; nothing is attached yet. `netns` is the node's.
+    /// Loads the object; nothing is claimed yet. Pods' interfaces are looked for in `netns`, the node's.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the kernel does not take the programs, or the right to load them is missing.
     pub fn load(netns: Netns, options: &LoadOptions) -> Result<Self, BackendError> {
-        let datapath = Datapath::load(options).map_err(|error| kernel(&error))?;
-        Ok(Self { netns, datapath, attached: Vec::new(), applied: None })
+        let datapath = Datapath::load(options).map_err(EnforceError::from)?;
+        let loaded = Loaded { datapath, tables: None, claims: BTreeMap::new() };
+        Ok(Self { netns, admission: Admission::new(), loaded })
     }
 
-    /// The instance.
+    /// The loaded programs and maps: for citing, test runs and second instances.
     pub const fn datapath(&self) -> &Datapath {
-        &self.datapath
+        &self.loaded.datapath
     }
 
-    /// The instance, to read its events.
+    /// The same, for reading events.
     pub const fn datapath_mut(&mut self) -> &mut Datapath {
-        &mut self.datapath
+        &mut self.loaded.datapath
+    }
+
+    /// What the policy maps should hold; `None` when nothing is in force.
+    pub const fn tables(&self) -> Option<&Tables> {
+        self.loaded.tables.as_ref()
+    }
+
+    /// The claimed interfaces by number.
+    pub fn attached(&self) -> impl Iterator<Item = &Attached> {
+        self.loaded.claims.values().map(|claim| &claim.attached)
+    }
+
+    /// Packets by entry, without looking at anything else.
+    ///
+    /// # Errors
+    /// [`EnforceError`] when the kernel cannot be read.
+    pub fn counters(&self) -> Result<BTreeMap<u32, u64>, EnforceError> {
+        let loaded = &self.loaded;
+        let mut entries = loaded.tables.as_ref().map(Tables::entries).unwrap_or_default();
+        entries.extend(Reason::FIXED.map(Reason::entry));
+        Ok(loaded.datapath.state().counters.read(entries)?)
+    }
+
+    /// The pods' interfaces, by number.
+    fn find<'a>(&self, change: &'a Change, image: &Image) -> Result<Vec<Found<'a>>, EnforceError> {
+        let mut netlink = Netlink::open_in(&self.netns)?;
+        change
+            .pods
+            .iter()
+            .map(|pod| {
+                let link = netlink.link(&pod.interface)?.ok_or_else(|| EnforceError::NoInterface {
+                    pod: format!("{}/{}", pod.namespace, pod.name),
+                    interface: pod.interface.clone(),
+                })?;
+                // Without the id the mid-flow rule is off for the pod, nothing else.
+                let device = image.device(pod, link.peer_netns_id.unwrap_or(-1));
+                Ok(Found { pod, ifindex: link.index, device })
+            })
+            .collect()
+    }
+
+    fn program(&mut self, change: &Change) -> Result<(), EnforceError> {
+        let image = Image::from_change(change)?;
+        let found = self.find(change, &image)?;
+        let loaded = &mut self.loaded;
+        loaded.forget_lost_claims(&self.netns, &found)?;
+        let former = self.admission.in_force().zip(loaded.tables.as_ref());
+        let former = former.map(|(change, tables)| Placed { change, tables });
+        let tables = Tables::place(&image, former.map(|former| former.tables));
+        let maps = loaded.datapath.policy();
+        let update = Update::plan(maps, loaded.datapath.state(), former, Placed { change, tables: &tables })?;
+        update.prepare()?;
+        let mut fresh = match loaded.claim_new(&self.netns, &found) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                update.undo();
+                return Err(error);
+            }
+        };
+        // From here on the change is in force: the pods are switched, and these are stores into memory.
+        for found in &found {
+            if let Some(claim) = loaded.claims.get_mut(&found.ifindex) {
+                let same_pod = Device { word: claim.device.word, ..found.device } == claim.device;
+                // A claimed number is within the map. Should the kernel refuse all the same, the pod is left with a
+                // word that lets nothing pass, and the audit tells.
+                let _ = if same_pod {
+                    maps.devices.set_word(found.ifindex, found.device.word)
+                } else {
+                    maps.devices.set(found.ifindex, &found.device)
+                };
+                claim.device = found.device;
+            }
+        }
+        // What is stale shows in the audit; the change itself is in force.
+        let _ = update.finish();
+        loaded.claims.append(&mut fresh);
+        loaded.let_go(&found);
+        loaded.tables = Some(tables);
+        self.admission.record(change);
+        Ok(())
+    }
+
+    /// Puts back what somebody else changed.
+    fn mend(&mut self, change: &Change) -> Result<(), EnforceError> {
+        let image = Image::from_change(change)?;
+        let found = self.find(change, &image)?;
+        let loaded = &mut self.loaded;
+        let Some(tables) = &loaded.tables else { return Ok(()) };
+        restore(loaded.datapath.policy(), tables)?;
+        loaded.forget_lost_claims(&self.netns, &found)?;
+        let mut fresh = loaded.claim_new(&self.netns, &found)?;
+        loaded.claims.append(&mut fresh);
+        let devices = &loaded.datapath.policy().devices;
+        for (ifindex, claim) in &loaded.claims {
+            if devices.get(*ifindex)? != Some(claim.device) {
+                devices.set(*ifindex, &claim.device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the programs are still where they were put, and first.
+    fn hooks(&self, loaded: &Loaded) -> Vec<String> {
+        let look = || {
+            let mut lines: Vec<String> = Vec::new();
+            for claim in loaded.claims.values() {
+                for direction in [Direction::Egress, Direction::Ingress] {
+                    match claim.attached.before_us(direction) {
+                        Ok(before) => lines.extend(before.into_iter().map(|other| {
+                            format!(
+                                "program {} ({}) sees packets of {} ({direction:?}) before ours",
+                                other.id,
+                                other.name,
+                                claim.attached.interface()
+                            )
+                        })),
+                        Err(error) => lines.push(error.to_string()),
+                    }
+                }
+            }
+            Ok(lines)
+        };
+        in_netns(&self.netns, look).unwrap_or_else(|error| vec![error.to_string()])
     }
 }
 
-fn kernel(error: &dyn std::fmt::Display) -> BackendError {
-    BackendError { message: error.to_string(), hint: None, blame: Blame::Kernel, retry: false }
+impl Loaded {
+    /// Drops claims whose programs are gone, because the interface went or somebody detached them.
+    fn forget_lost_claims(&mut self, netns: &Netns, found: &[Found<'_>]) -> Result<(), EnforceError> {
+        let claims = &self.claims;
+        let lost = in_netns(netns, || {
+            let lost = |ifindex: &&u32| {
+                claims.get(ifindex).is_some_and(|claim| {
+                    [Direction::Egress, Direction::Ingress]
+                        .iter()
+                        .any(|direction| claim.attached.before_us(*direction).is_err())
+                })
+            };
+            Ok(found.iter().map(|found| &found.ifindex).filter(lost).copied().collect::<Vec<u32>>())
+        })?;
+        for ifindex in lost {
+            self.claims.remove(&ifindex);
+        }
+        Ok(())
+    }
+
+    /// Writes the records of pods that are not claimed yet, then claims them. On error none of them is.
+    fn claim_new(&self, netns: &Netns, found: &[Found<'_>]) -> Result<BTreeMap<u32, Claim>, EnforceError> {
+        let fresh: Vec<&Found<'_>> =
+            found.iter().filter(|found| !self.claims.contains_key(&found.ifindex)).collect();
+        let devices = &self.datapath.policy().devices;
+        let claim_all = || {
+            let mut claims = BTreeMap::new();
+            for found in &fresh {
+                devices.set(found.ifindex, &found.device)?;
+                let attached = claim(&self.datapath, found.pod)?;
+                claims.insert(found.ifindex, Claim { attached, device: found.device });
+            }
+            Ok(claims)
+        };
+        if fresh.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let claimed = in_netns(netns, claim_all);
+        if claimed.is_err() {
+            // All are let go by now; a claimed interface without a record would drop its packets.
+            for found in &fresh {
+                let _ = devices.set(found.ifindex, &Device::default());
+            }
+        }
+        claimed
+    }
+
+    /// Lets go of interfaces that are no longer wanted: first the programs, then the record.
+    fn let_go(&mut self, wanted: &[Found<'_>]) {
+        let unwanted: Vec<u32> = self
+            .claims
+            .keys()
+            .filter(|ifindex| !wanted.iter().any(|found| found.ifindex == **ifindex))
+            .copied()
+            .collect();
+        for ifindex in unwanted {
+            self.claims.remove(&ifindex);
+            let _ = self.datapath.policy().devices.set(ifindex, &Device::default());
+        }
+    }
+}
+
+/// Runs on a thread in a namespace.
+fn in_netns<T: Send>(
+    netns: &Netns,
+    work: impl FnOnce() -> Result<T, EnforceError> + Send,
+) -> Result<T, EnforceError> {
+    netns.run(work)?
+}
+
+fn claim(datapath: &Datapath, pod: &PodDevice) -> Result<Attached, EnforceError> {
+    datapath.attach(&pod.interface).map_err(|source| match source {
+        AttachError::NoInterface { .. } => EnforceError::NoInterface {
+            pod: format!("{}/{}", pod.namespace, pod.name),
+            interface: pod.interface.clone(),
+        },
+        source => EnforceError::Claim { pod: format!("{}/{}", pod.namespace, pod.name), source },
+    })
 }
 
 impl Backend for TcBackend {
     fn probe(&self) -> Capabilities {
-        Capabilities { name: "tc".to_owned(), enforces: true, missing: Vec::new(), max_rows: None }
+        let mut missing = Vec::new();
+        if let Err(error) = crate::bpf::wait_for_readers() {
+            missing.push(EnforceError::Grace(error).to_string());
+        }
+        Capabilities {
+            name: "tc".to_owned(),
+            enforces: missing.is_empty(),
+            missing,
+            max_rows: Some(u64::from(self.loaded.datapath.policy().policy.max_entries())),
+        }
     }
 
     fn apply(&mut self, change: &Change) -> Result<Applied, BackendError> {
-        let image = Image::from_change(change)
-            .map_err(|error| BackendError { blame: Blame::Input, ..kernel(&error) })?;
-        let maps = self.datapath.policy();
-        maps.policy.set_all(image.policy.clone()).map_err(|error| kernel(&error))?;
-        maps.port_classes.set_all(image.port_classes.clone()).map_err(|error| kernel(&error))?;
-        maps.port_pages.set_all(image.port_pages.clone()).map_err(|error| kernel(&error))?;
-        maps.rulesets.set_all(image.ruleset_ports.clone()).map_err(|error| kernel(&error))?;
-        maps.cidrs.set_all(image.cidrs.clone()).map_err(|error| kernel(&error))?;
-        maps.peers.set_all(image.peers.clone()).map_err(|error| kernel(&error))?;
-        let datapath = &self.datapath;
-        let attach =
-            || change.pods.iter().map(|pod| datapath.attach(&pod.interface)).collect::<Result<Vec<_>, _>>();
-        let attached =
-            self.netns.run(attach).map_err(|error| kernel(&error))?.map_err(|error| kernel(&error))?;
-        for (attached, pod) in attached.iter().zip(&change.pods) {
-            maps.devices.set(attached.ifindex(), &image.device(pod, -1)).map_err(|error| kernel(&error))?;
+        match self.admission.admit(change)? {
+            Admitted::New => self.program(change)?,
+            Admitted::Again => self.mend(change)?,
         }
-        self.attached = attached;
-        let rows = u64::try_from(image.policy.len()).unwrap_or(u64::MAX);
-        let pods = u64::try_from(change.pods.len()).unwrap_or(u64::MAX);
-        self.applied = Some(image);
-        Ok(Applied { generation: change.generation, rows, pods })
+        Ok(applied(change))
     }
 
     fn observe(&mut self) -> Result<Observation, BackendError> {
-        let Some(image) = &self.applied else { return Ok(Observation::default()) };
-        let entries = image.policy.values().map(|value| value.entry);
-        let counters = self.datapath.state().counters.read(entries).map_err(|error| kernel(&error))?;
-        Ok(Observation { generation: image.generation, counters, drift: Vec::new() })
+        let loaded = &self.loaded;
+        let Some(tables) = &loaded.tables else { return Ok(Observation::default()) };
+        let devices = loaded.claims.iter().map(|(ifindex, claim)| (*ifindex, claim.device)).collect();
+        let mut drift = audit(loaded.datapath.policy(), tables, &devices).map_err(EnforceError::from)?;
+        drift.extend(self.hooks(loaded));
+        // What the pods' words say, not what was asked for; a node without pods has none.
+        let mut generation = 0;
+        for ifindex in loaded.claims.keys() {
+            let word = loaded.datapath.policy().devices.word(*ifindex).map_err(EnforceError::from)?;
+            generation = generation.max(word.generation());
+        }
+        if loaded.claims.is_empty() {
+            generation = self.admission.generation();
+        }
+        Ok(Observation { generation, counters: self.counters()?, drift })
     }
 
     fn teardown(&mut self) -> Vec<Leftover> {
-        self.attached.clear();
-        self.applied = None;
-        Vec::new()
+        self.admission.clear();
+        // The links are descriptors: dropping them is all, and cannot fail. Programs and maps go with the value.
+        self.loaded.claims.clear();
+        let cleared = match self.loaded.tables.take() {
+            Some(_) => restore(self.loaded.datapath.policy(), &Tables::default()),
+            None => Ok(()),
+        };
+        match cleared {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![Leftover { what: "rows in unused maps".to_owned(), why: error.to_string() }],
+        }
     }
 }

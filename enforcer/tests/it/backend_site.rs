@@ -12,10 +12,12 @@ use netlab_core::policy::change::{
     Cell, Change, DirectionTable, PeerPrefix, PeerRow, PodDevice, PortClass, ProtocolRange, RulesetTable,
     Verdict,
 };
+use netlab_enforcer::instance::LoadError;
+use netlab_enforcer::{Datapath, LoadOptions};
 use netlab_lab::{Lab, Plan, Selection};
 use netlab_node::Netns;
 
-/// True when this machine has all of `needed` (`netns`, `nft`). Says what is missing.
+/// True when this machine has all of `needed` (`netns`, `nft`, `bpf`). Says what is missing.
 ///
 /// # Panics
 /// When something missing is required by `NETLAB_TEST_REQUIRE`.
@@ -27,6 +29,7 @@ pub(crate) fn has(needed: &[&str]) -> bool {
             "nft" => {
                 Command::new("nft").arg("--version").output().is_ok_and(|output| output.status.success())
             }
+            "bpf" => !matches!(Datapath::load(&LoadOptions::LAB), Err(LoadError::NotAllowed)),
             other => panic!("unknown requirement {other}"),
         };
         if !there {

@@ -5,6 +5,8 @@ mod backend_agreement;
 mod backend_contract;
 mod backend_nft;
 mod backend_site;
+mod backend_tc;
+mod backend_traffic;
 mod bpf_agreement;
 mod bpf_frames;
 mod bpf_load;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{MsgFlags, recv};
@@ -96,6 +97,9 @@ pub fn supervise_on_stdin(
 
 /// Reads a [`Spec`] from the channel, builds the lab, lets `furnish` add to it (an enforcer, say), announces it
 /// on the channel, and then serves it until a signal or `down`. What `furnish` returns is dropped before the lab.
+///
+/// An error before the announcement has been told to the one who waits ([`super::up`] returns it), so the process
+/// can end without a word.
 pub fn supervise(
     channel: UnixStream,
     furnish: impl FnOnce(&Lab, &Value) -> Result<Box<dyn Handler>, String>,
@@ -176,6 +180,10 @@ fn raise(
         let file =
             File::open("/proc/self/ns/user").map_err(|error| fail("hold the user namespace", error))?;
         user_namespace = Some(file.into());
+    }
+    // Two descriptors for each namespace while it is built, one after: the usual 1024 would do for 500 pods.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
     // Changing credentials clears this, so it comes after the user namespace. The signal is blocked: it ends the
     // supervisor in `serve` if the announcement should still get through.

@@ -375,12 +375,13 @@ fn same_family(one: IpAddr, other: IpAddr) -> bool {
 }
 
 /// What a namespace needs so that one packet sent is one packet seen: no reverse-path filter, no rate limit on
-/// ICMP errors, and IPv6 without duplicate detection and router solicitation, which take seconds.
+/// ICMP errors (by mask: a limit of 0 makes the kernel forget the tokens that errors for routes cost, and it then
+/// drops one in a hundred; those stay at five and then one a second, `net.ipv4.route.error_*`), and IPv6 without duplicate detection and router solicitation, which take seconds.
 fn sysctls(forwards: bool, has_ipv6: bool) -> Vec<Sysctl> {
     let mut list = vec![
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
-        ("ipv4/icmp_ratelimit", "0"),
+        ("ipv4/icmp_ratemask", "0"),
     ];
     if forwards {
         list.push(("ipv4/ip_forward", "1"));

@@ -36,8 +36,18 @@ pub struct Flow {
 impl Flow {
     /// Opens the sockets of both ends.
     pub fn open(lab: &Lab, packet: &Packet) -> Result<Self, LabError> {
+        Self::open_with(lab, packet, true)
+    }
+
+    /// Opens the sender's socket and the raw one that sees the packet arrive, but no listener: the destination's
+    /// port is closed, unless somebody else listens there.
+    pub fn open_to_closed_port(lab: &Lab, packet: &Packet) -> Result<Self, LabError> {
+        Self::open_with(lab, packet, false)
+    }
+
+    fn open_with(lab: &Lab, packet: &Packet, listens: bool) -> Result<Self, LabError> {
         check(packet)?;
-        let observer = inside(lab, &packet.to, "listen", || Observer::open(packet))?;
+        let observer = inside(lab, &packet.to, "listen", || Observer::open(packet, listens))?;
         let action = format!("open a socket on {}", packet.source);
         let (sender, source_port) = inside(lab, &packet.from, &action, || open_sender(packet))?;
         Ok(Self {
@@ -57,7 +67,8 @@ impl Flow {
         self.source_port
     }
 
-    /// Sends the packet: one. A refusal by the sender's own kernel is an outcome, not an error.
+    /// Sends the packet: one. A refusal by the sender's own kernel is an outcome, not an error. Again on the same
+    /// flow means another packet with the same ports; a TCP flow opens one connection only.
     pub fn send(&mut self) -> Result<(), LabError> {
         self.outcome = Outcome::Silent;
         self.reached = false;

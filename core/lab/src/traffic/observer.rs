@@ -19,15 +19,17 @@ const ANSWERING_TAG: u32 = 0x6e65_746c;
 pub(super) struct Observer {
     raw: OwnedFd,
     listener: Option<OwnedFd>,
+    listens: bool,
     accepted: Vec<OwnedFd>,
 }
 
 impl Observer {
     /// Opens them. Runs inside the destination's namespace.
-    pub(super) fn open(packet: &Packet) -> io::Result<Self> {
+    pub(super) fn open(packet: &Packet, listens: bool) -> io::Result<Self> {
         let raw = socket::open(packet.destination, libc::SOCK_RAW, packet.protocol)?;
         socket::bind_destination(&raw, SocketAddr::new(packet.destination, 0))?;
-        Ok(Self { raw, listener: listen(packet)?, accepted: Vec::new() })
+        let listener = if listens { listen(packet)? } else { None };
+        Ok(Self { raw, listener, listens, accepted: Vec::new() })
     }
 
     /// What to poll for reading.
@@ -57,6 +59,9 @@ impl Observer {
 
     /// Raw protocols are answered on the raw socket; the kernel answers ICMP echoes itself.
     fn answer(&self, packet: &Packet, source_port: u16, payload: &[u8]) {
+        if !self.listens {
+            return;
+        }
         let bytes = match packet.protocol {
             protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMPV6 => return,
             protocol::SCTP => {

@@ -106,24 +106,34 @@ fn the_kernel_gets_every_namespace_back() {
     if !require::met("userns", usable) {
         return;
     }
-    let mut file = tempfile();
-    file.0.write_all(&serde_json::to_vec(&plan(Families::Both)).expect("json")).expect("plan");
+    let order = OrderFile::new(&serde_json::to_vec(&plan(Families::Both)).expect("json"));
     let start = Instant::now();
     // The plan's 7, and the one that `unshare -n` itself makes, which is counted too.
     let status = Command::new("unshare")
         .args(["-Urn", "sh", "-e", "-c", script, "sh"])
-        .arg(&file.1)
+        .arg(&order.0)
         .arg(lab_process().get_program())
         .arg("8")
         .status()
         .expect("unshare");
-    std::fs::remove_file(&file.1).expect("remove");
     assert_ne!(status.code(), Some(2), "the limit does not limit: the test shows nothing");
     assert!(status.success(), "a killed lab keeps its namespaces ({status})");
     assert!(start.elapsed() < Duration::from_mins(1));
 }
 
-fn tempfile() -> (std::fs::File, std::path::PathBuf) {
-    let path = std::env::temp_dir().join(format!("netlab-plan-{}", std::process::id()));
-    (std::fs::File::create(&path).expect("file"), path)
+/// A plan in a file, for a shell to redirect.
+struct OrderFile(std::path::PathBuf);
+
+impl OrderFile {
+    fn new(order: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("netlab-plan-{}", std::process::id()));
+        std::fs::write(&path, order).expect("order");
+        Self(path)
+    }
+}
+
+impl Drop for OrderFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }

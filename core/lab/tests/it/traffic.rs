@@ -1,5 +1,6 @@
 //! Packets arrive where they should, and what becomes of them is told truly.
 
+use std::io::Write;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 use netlab_lab::traffic::{Flow, Outcome, Packet, Sent, Wait, protocol, send};
 use netlab_lab::{Lab, Place};
 
-use crate::cluster::{Families, OUTSIDE_V4, OUTSIDE_V6, address, ip, key, lab, node, pod};
+use crate::cluster::{Families, OUTSIDE_V4, OUTSIDE_V6, address, ip, key, lab, node, plan, pod};
+use crate::process::lab_process;
 use crate::require;
 
 const SHORT: Duration = Duration::from_millis(150);
@@ -231,6 +233,77 @@ fn a_port_that_is_taken_is_no_obstacle() {
     let sent = go(&lab, &packet(&lab, &pod("web"), &pod("db"), false, protocol::UDP), SHORT);
     assert!(sent.reached && !sent.answered(), "{sent}");
     drop(taken);
+}
+
+#[test]
+fn a_closed_port_refuses_after_the_packet_has_arrived() {
+    if !require::netns() {
+        return;
+    }
+    let lab = lab(Families::Both);
+    for ipv6 in [false, true] {
+        for protocol in [protocol::TCP, protocol::UDP] {
+            let packet = packet(&lab, &pod("web"), &pod("db"), ipv6, protocol);
+            let mut flow = Flow::open_to_closed_port(&lab, &packet).expect("open");
+            flow.send().expect("send");
+            let sent = flow.wait(&Wait::for_at_most(LONG)).expect("wait");
+            assert!(sent.reached && !sent.answered(), "{ipv6} {protocol}: {sent}");
+            match &sent.outcome {
+                Outcome::Refused => assert_eq!(protocol, protocol::TCP),
+                Outcome::Unreachable(error) => {
+                    let expected = if ipv6 { (1, 4) } else { (3, 3) };
+                    assert_eq!(
+                        (error.kind, error.code, error.from),
+                        (expected.0, expected.1, Some(packet.destination))
+                    );
+                    assert_eq!(protocol, protocol::UDP);
+                }
+                _ => panic!("{ipv6} {protocol}: {sent}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_datagram_goes_the_same_way() {
+    if !require::netns() {
+        return;
+    }
+    let lab = lab(Families::V4);
+    for protocol in [protocol::UDP, protocol::SCTP, protocol::ICMP] {
+        let mut flow =
+            Flow::open(&lab, &packet(&lab, &pod("web"), &pod("db"), false, protocol)).expect("open");
+        let port = flow.source_port();
+        for _ in 0..3 {
+            flow.send().expect("send");
+            let sent = flow.wait(&Wait::for_at_most(LONG)).expect("wait");
+            assert!(sent.reached && sent.answered(), "{protocol}: {sent}");
+            assert_eq!(sent.source_port, port);
+        }
+    }
+}
+
+#[test]
+fn packets_travel_in_a_lab_without_privilege_too() {
+    let usable = netlab_node::capability::try_user_namespace().map_err(|error| error.to_string());
+    if !require::met("userns", usable) {
+        return;
+    }
+    let mut child = lab_process()
+        .arg("send")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("spawn");
+    let order = serde_json::to_vec(&plan(Families::Both)).expect("json");
+    child.stdin.take().expect("stdin").write_all(&order).expect("order");
+    let output = child.wait_with_output().expect("wait");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(text.lines().count(), 10, "{text}");
+    for line in text.lines() {
+        assert!(line.contains("reached, answered"), "{text}");
+    }
 }
 
 #[test]

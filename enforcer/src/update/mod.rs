@@ -1,0 +1,201 @@
+//! From the tables in force to the next ones, in the order in which no packet is ever judged by half of each.
+//!
+//! 1. Rows, port tables and rulesets are written that nobody reads yet.
+//! 2. Addresses get their new peer classes ([`labels`]); no live ruleset decides otherwise for it.
+//! 3. One grace period: no packet still holds what it read before.
+//! 4. New pods are claimed and each pod's word is switched, by one store.
+//! 5. Another grace period; transitional classes go, then what only the former tables had.
+//!
+//! Invariant: each decision (one hook, one packet) is the old or the new policy's for that pod and the peer's old or
+//! new class. Two hooks of one packet and two pods are not switched at one instant. Whatever fails before step 4
+//! is undone, and the former tables are in force; after it the new ones are, even if something stale could not be
+//! removed (the audit shows it). The first change of all needs no grace: nothing is claimed yet.
+
+pub mod labels;
+pub mod tables;
+
+use std::collections::BTreeMap;
+
+use netlab_core::policy::change::Change;
+use netlab_ebpf::abi::{CidrKey, PolicyKey, PolicyValue, PortPage, RulesetPorts};
+
+use self::labels::{Relabelling, relabel};
+use self::tables::{Labels, Tables, peer_value};
+use crate::bpf;
+use crate::error::EnforceError;
+use crate::maps::{MapError, PolicyMaps, StateMaps};
+
+/// A change with its tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// As it was asked for.
+    pub change: &'a Change,
+    /// As the kernel holds it.
+    pub tables: &'a Tables,
+}
+
+/// The way from what is in force to a change.
+#[derive(Debug)]
+pub struct Update<'a> {
+    maps: &'a PolicyMaps,
+    former: Option<Placed<'a>>,
+    next: &'a Tables,
+    relabelling: Relabelling,
+    /// Rows that are written in step 1: new ones and transitional ones.
+    rows: BTreeMap<PolicyKey, PolicyValue>,
+}
+
+impl<'a> Update<'a> {
+    /// Works out every step. Nothing is written yet.
+    ///
+    /// # Errors
+    /// [`EnforceError`] when both tables do not fit into the maps at once, or disagree.
+    pub fn plan(
+        maps: &'a PolicyMaps,
+        state: &StateMaps,
+        former: Option<Placed<'a>>,
+        next: Placed<'a>,
+    ) -> Result<Self, EnforceError> {
+        let relabelling = match former {
+            Some(former) => relabel(former.change, &former.tables.labels, next.change, &next.tables.labels),
+            None => Relabelling {
+                refine: next.tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect(),
+                ..Relabelling::default()
+            },
+        };
+        next.tables.fit(former.map(|former| former.tables), relabelling.rows.len(), maps, state)?;
+        let is_new = |key: &PolicyKey| former.is_none_or(|former| !former.tables.policy.contains_key(key));
+        let mut rows = relabelling.rows.clone();
+        rows.extend(next.tables.policy.iter().map(|(key, value)| (*key, *value)));
+        rows.retain(|key, _| is_new(key));
+        Ok(Self { maps, former, next: next.tables, relabelling, rows })
+    }
+
+    /// Steps 1 to 3. On error everything is as before.
+    ///
+    /// # Errors
+    /// [`EnforceError`] when a map could not be written, or the kernel does not wait for its readers.
+    pub fn prepare(&self) -> Result<(), EnforceError> {
+        let prepared = self.write().and_then(|()| self.grace());
+        if prepared.is_err() {
+            self.undo();
+        }
+        prepared
+    }
+
+    fn write(&self) -> Result<(), EnforceError> {
+        let former = self.former.map(|former| former.tables);
+        let maps = self.maps;
+        maps.policy.set_all(self.rows.iter().map(|(key, value)| (*key, *value)))?;
+        let added = missing(&self.next.port_classes, former.map(|former| &former.port_classes));
+        maps.port_classes.set_all(added.map(|(key, value): (&u32, &PortPage)| (*key, *value)))?;
+        let added = missing(&self.next.port_pages, former.map(|former| &former.port_pages));
+        maps.port_pages.set_all(added.map(|(key, value)| (*key, *value)))?;
+        let added = missing(&self.next.rulesets, former.map(|former| &former.rulesets));
+        maps.rulesets.set_all(added.map(|(key, value): (&u32, &RulesetPorts)| (*key, *value)))?;
+        Ok(write_labels(maps, &self.relabelling.refine)?)
+    }
+
+    /// Takes steps 1 to 3 back, as far as they came. What cannot be removed is not read by anybody.
+    pub fn undo(&self) {
+        let empty = Labels::new();
+        let old = self.former.map_or(&empty, |former| &former.tables.labels);
+        let back = self.relabelling.refine.iter().filter_map(|(key, _)| Some((*key, *old.get(key)?)));
+        let _ = write_labels(self.maps, &back.collect::<Vec<_>>());
+        // The reverse of longest first.
+        let added = self.relabelling.refine.iter().rev().map(|(key, _)| *key);
+        for key in added.filter(|key| !old.contains_key(key)) {
+            let _ = self.unlabel(&key);
+        }
+        let _ = self.grace();
+        for key in self.rows.keys() {
+            let _ = self.maps.policy.remove(key);
+        }
+    }
+
+    /// Step 5, after the pods were switched.
+    ///
+    /// # Errors
+    /// [`EnforceError`] when something stale stayed; the change is in force nevertheless.
+    pub fn finish(&self) -> Result<(), EnforceError> {
+        let Some(former) = self.former else { return Ok(()) };
+        self.grace()?;
+        write_labels(self.maps, &self.relabelling.coarsen)?;
+        for key in &self.relabelling.remove {
+            self.unlabel(key)?;
+        }
+        if !self.relabelling.rows.is_empty() {
+            self.grace()?;
+        }
+        let stale = former.tables.policy.keys().chain(self.relabelling.rows.keys());
+        for key in stale.filter(|key| !self.next.policy.contains_key(key)) {
+            self.maps.policy.remove(key)?;
+        }
+        // Elements of arrays stay, but nothing of the former content may be taken for something in force.
+        let gone = missing(&former.tables.rulesets, Some(&self.next.rulesets));
+        self.maps.rulesets.set_all(gone.map(|(key, _)| (*key, RulesetPorts::default())))?;
+        let gone = missing(&former.tables.port_pages, Some(&self.next.port_pages));
+        self.maps.port_pages.set_all(gone.map(|(key, _)| (*key, 0)))?;
+        let gone = missing(&former.tables.port_classes, Some(&self.next.port_classes));
+        Ok(self.maps.port_classes.set_all(gone.map(|(key, _)| (*key, [0; 256])))?)
+    }
+
+    fn unlabel(&self, key: &CidrKey) -> Result<(), MapError> {
+        if key.prefix == 128 {
+            self.maps.peers.remove(&key.address)?;
+        } else {
+            self.maps.cidrs.remove(key)?;
+        }
+        Ok(())
+    }
+
+    fn grace(&self) -> Result<(), EnforceError> {
+        if self.former.is_none() {
+            return Ok(());
+        }
+        bpf::wait_for_readers().map_err(EnforceError::Grace)
+    }
+}
+
+/// Writes every element again and removes what is not the tables', where somebody else changed the maps.
+///
+/// # Errors
+/// [`EnforceError`] when a map cannot be read or written.
+pub fn restore(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
+    maps.policy.set_all(tables.policy.iter().map(|(key, value)| (*key, *value)))?;
+    maps.port_classes.set_all(tables.port_classes.iter().map(|(key, value)| (*key, *value)))?;
+    maps.port_pages.set_all(tables.port_pages.iter().map(|(key, value)| (*key, *value)))?;
+    maps.rulesets.set_all(tables.rulesets.iter().map(|(key, value)| (*key, *value)))?;
+    let labels: Vec<(CidrKey, u32)> = tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect();
+    write_labels(maps, &labels)?;
+    for key in maps.peers.keys()? {
+        if !tables.labels.contains_key(&CidrKey { prefix: 128, address: key }) {
+            maps.peers.remove(&key)?;
+        }
+    }
+    for key in maps.cidrs.keys()?.into_iter().filter(|key| !tables.labels.contains_key(key)) {
+        maps.cidrs.remove(&key)?;
+    }
+    for key in maps.policy.keys()?.into_iter().filter(|key| !tables.policy.contains_key(key)) {
+        maps.policy.remove(&key)?;
+    }
+    Ok(())
+}
+
+/// Single addresses come first and are most; between them the order does not matter.
+fn write_labels(maps: &PolicyMaps, labels: &[(CidrKey, u32)]) -> Result<(), MapError> {
+    let exact = labels.iter().filter(|(key, _)| key.prefix == 128);
+    maps.peers.set_all(exact.map(|(key, class)| (key.address, peer_value(&key.address, *class))))?;
+    for (key, class) in labels.iter().filter(|(key, _)| key.prefix < 128) {
+        maps.cidrs.set(key, &peer_value(&key.address, *class))?;
+    }
+    Ok(())
+}
+
+/// What is in `wanted` and not in `present`.
+fn missing<'m, K: Ord, V>(
+    wanted: &'m BTreeMap<K, V>,
+    present: Option<&'m BTreeMap<K, V>>,
+) -> impl Iterator<Item = (&'m K, &'m V)> {
+    wanted.iter().filter(move |(key, _)| present.is_none_or(|present| !present.contains_key(key)))
+}
