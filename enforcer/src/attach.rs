@@ -32,7 +32,19 @@ pub struct Attached {
     interface: String,
     ifindex: u32,
     programs: [(Direction, u32); 2],
-    _links: [OwnedFd; 2],
+    _links: [Link; 2],
+}
+
+/// A link that is off its hook once it is dropped. Closing the descriptor alone takes it off only when nobody
+/// else has it, and a child that is just being started may.
+#[derive(Debug)]
+struct Link(OwnedFd);
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // It fails for an interface that is gone, where nothing is left to take off.
+        let _ = bpf::detach(self.0.as_fd());
+    }
 }
 
 /// A program on one of our hooks.
@@ -54,6 +66,7 @@ impl Attached {
         }
         let attach = |direction| {
             bpf::attach_first(datapath.program(direction).fd(), ifindex, hook(direction))
+                .map(Link)
                 .map_err(|source| AttachError::Refused { interface: interface.to_owned(), direction, source })
         };
         let links = [attach(Direction::Egress)?, attach(Direction::Ingress)?];

@@ -23,6 +23,7 @@ const PROG_QUERY: libc::c_int = 16;
 const MAP_FREEZE: libc::c_int = 22;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_DETACH: libc::c_int = 34;
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
 const SCHED_CLS: u32 = 3;
@@ -263,6 +264,17 @@ pub(crate) fn attach_first(program: BorrowedFd<'_>, ifindex: u32, attach_type: u
         ..LinkCreate::default()
     };
     call_for_fd(LINK_CREATE, &mut attributes)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkDetach {
+    link_fd: u32,
+}
+
+/// Takes a link's program off its hook now, whoever else still holds the link.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    call(LINK_DETACH, &mut LinkDetach { link_fd: raw(link) }).map(drop)
 }
 
 #[repr(C)]
