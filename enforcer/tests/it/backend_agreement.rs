@@ -11,23 +11,35 @@ use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Scope, compile};
 use netlab_core::testing::generate::{questions::questions, world};
 use netlab_core::testing::manifest;
+use netlab_enforcer::LoadOptions;
 use netlab_enforcer::backend::agreement::{disagreements, shot};
 use netlab_enforcer::backend::nft::NftBackend;
+use netlab_enforcer::backend::tc::TcBackend;
 use netlab_lab::{Lab, Plan, Selection};
-use netlab_plugin::contract::Backend;
+use netlab_node::Netns;
 
 use crate::backend_site::has;
+use crate::backend_traffic::Counting;
 
-const WORLDS: u64 = 24;
 const QUESTIONS: usize = 80;
 
 #[test]
 fn random_worlds_are_counted_by_nft_as_the_tables_say() {
-    if !has(&["netns", "nft"]) {
-        return;
+    if has(&["netns", "nft"]) {
+        agree(0..16, NftBackend::inside);
     }
-    let (mut sent, mut denied) = (0, 0);
-    for seed in 0..WORLDS {
+}
+
+#[test]
+fn random_worlds_are_counted_by_tc_as_the_tables_say() {
+    if has(&["netns", "bpf"]) {
+        agree(100..110, |node| TcBackend::load(node, &LoadOptions::LAB).expect("loaded"));
+    }
+}
+
+fn agree<B: Counting>(seeds: std::ops::Range<u64>, make: impl Fn(Netns) -> B) {
+    let (mut sent, mut decided) = (0, 0);
+    for seed in seeds {
         let mut rng = fastrand::Rng::with_seed(seed);
         let objects = world(&mut rng);
         let text = manifest::write(&objects);
@@ -43,10 +55,11 @@ fn random_worlds_are_counted_by_nft_as_the_tables_say() {
             let interface = |key: &ObjectKey| {
                 lab.host_interface(key).ok().filter(|link| link.node == node).map(|link| link.name.clone())
             };
-            let mut nft = NftBackend::inside(lab.node(&node).expect("node").try_clone().expect("handle"));
-            nft.apply(&compiled.rulesets.change(1, interface))
+            let mut backend = make(lab.node(&node).expect("node").try_clone().expect("handle"));
+            backend
+                .apply(&compiled.rulesets.change(1, interface))
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
-            backends.push(nft);
+            backends.push(backend);
         }
         let shots: Vec<_> = questions(&objects, QUESTIONS, &mut rng)
             .iter()
@@ -55,8 +68,8 @@ fn random_worlds_are_counted_by_nft_as_the_tables_say() {
             .collect();
         let mut counters = || {
             let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
-            for nft in &backends {
-                for (entry, packets) in nft.counters().map_err(|error| error.to_string())? {
+            for backend in &backends {
+                for (entry, packets) in backend.counted() {
                     *sum.entry(entry).or_default() += packets;
                 }
             }
@@ -66,13 +79,13 @@ fn random_worlds_are_counted_by_nft_as_the_tables_say() {
         let words: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "seed {seed}:\n{}\n{text}", words.join("\n"));
         sent += shots.len();
-        denied += shots.iter().filter(|shot| shot.entries.iter().any(|entry| *entry >= 64)).count();
-        for nft in &mut backends {
-            assert_eq!(nft.observe().expect("observation").drift, Vec::<String>::new(), "seed {seed}");
+        decided += shots.iter().filter(|shot| shot.entries.iter().any(|entry| *entry >= 64)).count();
+        for backend in &mut backends {
+            assert_eq!(backend.observe().expect("observation").drift, Vec::<String>::new(), "seed {seed}");
         }
     }
-    eprintln!("{sent} packets, {denied} of them decided by a compiled entry");
-    assert!(sent >= 500 && denied >= 200, "{sent} packets, {denied} by compiled entries prove little");
+    eprintln!("{sent} packets, {decided} of them decided by a compiled entry");
+    assert!(sent >= 500 && decided >= 200, "{sent} packets, {decided} by compiled entries prove little");
 }
 
 fn nodes(lab: &Lab) -> Vec<String> {

@@ -1,9 +1,11 @@
 //! What only the nft backend does: tables beside others', other processes' tables, what other programs change.
 
+use std::process::Command;
+
 use netlab_enforcer::backend::nft::NftBackend;
 use netlab_plugin::contract::Backend;
 
-use crate::backend_site::{DB, open};
+use crate::backend_site::{DB, has, open};
 use crate::backend_traffic::{Counting, Enforced, assert_silent, connect, db_isolated, listen, nft_by_hand};
 
 #[test]
@@ -57,4 +59,54 @@ fn a_second_process_refuses_to_go_back() {
     change.generation = 8;
     second.apply(&change).expect("newer");
     assert_eq!(second.observe().expect("observation").drift, Vec::<String>::new());
+}
+
+/// The datapath without root: the traffic test of this binary once more, in a user namespace.
+#[test]
+fn without_root_in_a_user_namespace_packets_meet_the_same_rules() {
+    if !has(&["userns", "nft"]) {
+        return;
+    }
+    let binary = std::env::current_exe().expect("this binary");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user"])
+        .arg(binary)
+        .args(["--exact", "backend_traffic::nft::allows_and_denies_by_one_entry_each_in_both_families"])
+        .env("NETLAB_TEST_REQUIRE", "netns,nft")
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{errors}");
+}
+
+#[test]
+fn without_the_right_the_error_says_what_to_do() {
+    if !has(&["userns", "nft"]) {
+        return;
+    }
+    // A user namespace that owns no network namespace of its own has no right over the machine's.
+    let binary = std::env::current_exe().expect("this binary");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user"])
+        .arg(binary)
+        .args(["--exact", "backend_nft::refused_here", "--ignored", "--nocapture"])
+        .env("NETLAB_TEST_REFUSED", "1")
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Run by the test above, where nothing may be changed: a table in the machine's own namespace must be refused.
+#[test]
+#[ignore = "only where nothing may be changed"]
+fn refused_here() {
+    // Whoever runs all ignored tests as root would make a table where they work.
+    assert!(std::env::var_os("NETLAB_TEST_REFUSED").is_some(), "only for the test that starts this one");
+    let mut nft = NftBackend::here().table("netlab_refused").expect("a name");
+    let missing = nft.probe().missing;
+    assert!(missing.iter().any(|line| line.contains("CAP_NET_ADMIN")), "{missing:?}");
+    let error = nft.apply(&netlab_plugin::contract_tests::sample(1)).expect_err("not allowed");
+    assert!(error.hint.as_deref().is_some_and(|hint| hint.contains("user namespace")), "{error:?}");
 }

@@ -17,7 +17,7 @@ use netlab_enforcer::{Datapath, LoadOptions};
 use netlab_lab::{Lab, Plan, Selection};
 use netlab_node::Netns;
 
-/// True when this machine has all of `needed` (`netns`, `nft`, `bpf`). Says what is missing.
+/// True when this machine has all of `needed` (`netns`, `nft`, `bpf`, `userns`). Says what is missing.
 ///
 /// # Panics
 /// When something missing is required by `NETLAB_TEST_REQUIRE`.
@@ -29,6 +29,10 @@ pub(crate) fn has(needed: &[&str]) -> bool {
             "nft" => {
                 Command::new("nft").arg("--version").output().is_ok_and(|output| output.status.success())
             }
+            "userns" => Command::new("unshare")
+                .args(["--user", "--map-root-user", "true"])
+                .output()
+                .is_ok_and(|output| output.status.success()),
             "bpf" => !matches!(Datapath::load(&LoadOptions::LAB), Err(LoadError::NotAllowed)),
             other => panic!("unknown requirement {other}"),
         };

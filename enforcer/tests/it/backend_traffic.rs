@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use netlab_core::model::port::Protocol;
@@ -17,6 +18,9 @@ use netlab_enforcer::backend::tc::TcBackend;
 use netlab_enforcer::backend::wire::{Sender, moved};
 use netlab_node::Netns;
 use netlab_plugin::contract::Backend;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, socket,
+};
 
 use crate::backend_site::{DB, NODE, OUTSIDE, Site, WEB, has, open, table};
 
@@ -117,6 +121,7 @@ under_both! {
     a_pod_cannot_send_from_a_foreign_address,
     a_change_cuts_an_established_flow_at_its_next_packet_from_either_side,
     a_packet_through_a_service_address_is_judged_before_and_after_translation,
+    fragments_that_lose_their_interface_are_not_the_nodes,
 }
 
 pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
@@ -360,6 +365,74 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
         };
         place.apply(generation + 1, vec![web.clone(), db], 1, 2);
     }
+}
+
+/// Two IPv6 fragments whose first one has a long header of destination options: reassembled and cut again on their
+/// way through the node, they can come to the pod's interface without the interface that they entered by.
+fn fragments_that_lose_their_interface_are_not_the_nodes<B: Counting>(mut place: Enforced<B>) {
+    place.apply(1, vec![open(1), db_isolated(2)], 1, 2);
+    let receiver = udp(place.site.pod("db"), DB[1], 9000);
+    for (place_name, source) in [("web", WEB[1]), ("outside", OUTSIDE[1])] {
+        let counted = place.counted(|site| {
+            let netns = if place_name == "web" { Ok(site.pod("web")) } else { site.lab.fabric() };
+            send_fragments(netns.expect("a namespace"), source);
+        });
+        assert!(!counted.contains_key(&Reason::Node.entry()), "{place_name} passed as the node: {counted:?}");
+        assert!(counted.contains_key(&65), "{place_name} was judged by the policy: {counted:?}");
+        assert!(receiver.recv(&mut [0; 2048]).is_err(), "{place_name} reached the pod");
+    }
+    // They are a good datagram: where policy lets it in, it arrives.
+    place.apply(2, vec![open(1), open(3)], 1, 3);
+    send_fragments(place.site.pod("web"), WEB[1]);
+    assert_eq!(receiver.recv(&mut [0; 2048]).expect("reassembled"), 1400);
+}
+
+fn send_fragments(netns: &Netns, source: &str) {
+    let open = || socket(AddressFamily::Inet6, SockType::Raw, SockFlag::empty(), SockProtocol::Raw);
+    let raw = netns.run(open).expect("namespace").expect("raw socket");
+    let to = SockaddrIn6::from(SocketAddrV6::new(DB[1].parse().expect("address"), 0, 0, 0));
+    for fragment in destination_options_fragments(source, DB[1], 9000) {
+        sendto(raw.as_raw_fd(), &fragment, &to, MsgFlags::empty()).expect("sent");
+    }
+}
+
+/// A datagram of 1,400 bytes behind 248 bytes of options, in two fragments.
+fn destination_options_fragments(source: &str, destination: &str, port: u16) -> Vec<Vec<u8>> {
+    let address = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("address").octets();
+    let length = 1_408_u16;
+    let mut udp = vec![0; usize::from(length)];
+    udp[..2].copy_from_slice(&7000_u16.to_be_bytes());
+    udp[2..4].copy_from_slice(&port.to_be_bytes());
+    udp[4..6].copy_from_slice(&length.to_be_bytes());
+    let mut sum = u32::from(length) + 17 + u32::from(length) + 7000 + u32::from(port);
+    for pair in address(source).chunks(2).chain(address(destination).chunks(2)) {
+        sum += u32::from(u16::from_be_bytes([pair[0], pair[1]]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    udp[6..8].copy_from_slice(&(!u16::try_from(sum).expect("folded")).to_be_bytes());
+    // RFC 8200 4.6: next header, length in units of 8 less one; then one option that is to be skipped when unknown
+    // (RFC 4727 has it for experiments; Linux refuses long padding).
+    let mut whole = vec![17, 30, 0x1e, 244];
+    whole.resize(248, 0);
+    whole.extend(udp);
+    let cut = 1_200;
+    [(0, &whole[..cut], 1), (cut, &whole[cut..], 0)]
+        .into_iter()
+        .map(|(offset, part, more)| {
+            let mut packet = vec![0x60, 0, 0, 0];
+            packet.extend(u16::try_from(part.len() + 8).expect("short").to_be_bytes());
+            packet.extend([44, 64]);
+            packet.extend(address(source));
+            packet.extend(address(destination));
+            packet.extend([60, 0]);
+            packet.extend((u16::try_from(offset).expect("short") | more).to_be_bytes());
+            packet.extend(0x1234_5678_u32.to_be_bytes());
+            packet.extend(part);
+            packet
+        })
+        .collect()
 }
 
 /// Runs nft in a namespace, as another program would.
