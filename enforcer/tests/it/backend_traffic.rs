@@ -22,7 +22,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, socket,
 };
 
-use crate::backend_site::{DB, NODE, OUTSIDE, Site, WEB, has, open, table};
+use crate::backend_site::{CLASS_DB, CLASS_WEB, DB, NODE, OUTSIDE, Site, WEB, has, open, table};
 
 /// Long enough for a lost packet to be lost, short enough to wait for.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -122,6 +122,7 @@ under_both! {
     a_change_cuts_an_established_flow_at_its_next_packet_from_either_side,
     a_packet_through_a_service_address_is_judged_before_and_after_translation,
     fragments_that_lose_their_interface_are_not_the_nodes,
+    no_packet_meets_half_of_a_change,
 }
 
 pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
@@ -365,6 +366,80 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
         };
         place.apply(generation + 1, vec![web.clone(), db], 1, 2);
     }
+}
+
+/// New flows without a pause while policy and peer classes change under them: each is decided by the old row or the
+/// new one, and no lookup ever comes to nothing.
+fn no_packet_meets_half_of_a_change<B: Counting>(mut place: Enforced<B>) {
+    const CHANGES: u32 = 24;
+    place.backend.apply(&regrouped(&place.site, 1)).expect("applied");
+    let before = place.backend.counted();
+    let sender = Sender::open(place.site.pod("web")).expect("raw socket");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut sent = 0_u64;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for family in [0, 1] {
+                    let tuple = Tuple {
+                        source: WEB[family].parse().expect("address"),
+                        destination: DB[family].parse().expect("address"),
+                        protocol: 17,
+                        source_port: u16::try_from(1024 + sent / 2 % 60_000).expect("a port"),
+                        destination_port: 5432,
+                    };
+                    sender.send(&tuple).expect("sent");
+                    sent += 1;
+                }
+                // Slow enough that the answers' ICMP errors do not fill the node.
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            sent
+        });
+        for generation in 2..2 + CHANGES {
+            place.backend.apply(&regrouped(&place.site, generation)).expect("applied");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        traffic.join().expect("traffic")
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let counted = moved(&before, &place.backend.counted());
+    let of = |entry| counted.get(&entry).copied().unwrap_or(0);
+    for impossible in [Reason::NoEntry.entry(), Reason::NotReady.entry(), 65] {
+        assert_eq!(of(impossible), 0, "entry {impossible}: {counted:?}");
+    }
+    assert!(of(64) > 0 && of(71) > 0, "both policies met packets: {counted:?}");
+    // What egress let out, ingress counted: by one of the two rows, or as a flow of before (ports come again).
+    assert!(of(64) + of(71) + of(Reason::Flow.entry()) >= sent, "{sent} sent: {counted:?}");
+    assert_eq!(place.backend.observe().expect("observation").drift, Vec::<String>::new());
+}
+
+/// Odd generations let web's UDP 5432 into db (64), even ones do not (71); every class has another number than in the
+/// generation before, and every third time db and web are one class.
+fn regrouped(site: &Site, generation: u32) -> Change {
+    let web = if generation % 2 == 1 { 64 } else { 71 };
+    // Both entries are somewhere in every generation, where no packet comes, so that neither counter goes.
+    let cells = [[64, 71, 65, 65], [65, 65, 65, web], [65; 4]];
+    let ingress = Some(table(Protocol::Udp, 5432, cells));
+    let id = 10 + generation;
+    let rulesets = vec![open(1), RulesetTable { id, ingress, egress: None }];
+    let mut change = site.change(generation, rulesets, 1, id);
+    let merged = generation.is_multiple_of(3);
+    let shift = 10 * (generation % 4);
+    let class = |class: u32| shift + if merged && class == CLASS_DB { CLASS_WEB } else { class };
+    for peer in &mut change.peers {
+        peer.class = class(peer.class);
+    }
+    for table in change.rulesets.iter_mut().filter_map(|ruleset| ruleset.ingress.as_mut()) {
+        if merged {
+            table.rows.retain(|row| row.peer_classes != [CLASS_DB]);
+        }
+        for row in &mut table.rows {
+            row.peer_classes = row.peer_classes.iter().map(|number| class(*number)).collect();
+        }
+    }
+    change
 }
 
 /// Two IPv6 fragments whose first one has a long header of destination options: reassembled and cut again on their

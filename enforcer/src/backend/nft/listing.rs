@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::intervals::{Family, Interval};
 use super::program::NftError;
-use super::render::{Existing, Script, Side, counted_entry};
+use super::render::{FROM_POD, GENERATION, Script, Side, TO_POD, counted_entry};
 
 /// Most differences that are told.
 const SHOWN_DIFFERENCES: usize = 20;
@@ -29,6 +29,8 @@ pub(super) struct Listing {
     /// Elements of each map.
     maps: BTreeMap<String, Vec<(Value, String)>>,
     counter_names: BTreeSet<String>,
+    /// The last rule of each chain with a hook.
+    hook_rules: BTreeMap<String, String>,
     /// Every object, without handles and counts, sorted.
     objects: BTreeSet<String>,
     /// A readable name of each of `objects`, in the same order.
@@ -67,7 +69,7 @@ impl Listing {
             }
             "chain" => {
                 let name = name()?;
-                if let Some(generation) = name.strip_prefix("generation_") {
+                if let Some(generation) = name.strip_prefix(GENERATION) {
                     self.generation = self.generation.max(generation.parse().ok()?);
                 }
                 if body.get("hook").is_some() {
@@ -92,6 +94,11 @@ impl Listing {
         strip(&mut stripped);
         let said = body.get("chain").or_else(|| body.get("name")).and_then(Value::as_str).unwrap_or_default();
         let said = if rule == 0 { format!("{kind} {said}") } else { format!("rule {rule} of chain {said}") };
+        if let Some(chain) = body.get("chain").and_then(Value::as_str)
+            && self.hooked.contains(chain)
+        {
+            self.hook_rules.insert(chain.to_owned(), stripped.to_string());
+        }
         // The place of a rule in its chain is part of what it means.
         let key = format!("{kind} {rule} {stripped}");
         self.names.insert(key.clone(), said);
@@ -99,21 +106,55 @@ impl Listing {
         Some(())
     }
 
-    /// Which side's names are in force.
+    /// Which side is in force: the one that interfaces lead to.
     pub(super) fn side(&self) -> Option<Side> {
-        [Side::A, Side::B].into_iter().find(|side| {
-            let prefix = format!("{}_", side.letter());
-            self.chains.keys().any(|name| name.starts_with(&prefix))
+        let targets = [FROM_POD, TO_POD].into_iter().filter_map(|map| self.maps.get(map)).flatten();
+        let leads_to = |side: &Side| targets.clone().any(|(_, target)| side.owns(target));
+        // Without a pod, the one that is there at all.
+        let is_there = |side: &Side| self.chains.keys().any(|name| side.owns(name));
+        [Side::A, Side::B]
+            .into_iter()
+            .find(leads_to)
+            .or_else(|| [Side::A, Side::B].into_iter().find(is_there))
+    }
+
+    /// True when everything is there that all changes share, so that only what differs has to be made.
+    pub(super) fn has_frame(&self) -> bool {
+        [("prerouting", FROM_POD), ("postrouting", TO_POD)].into_iter().all(|(chain, map)| {
+            // What the rule asks is compared by the drift; here it matters that it asks this map.
+            let asks = |rule: &String| rule.contains("\"vmap\"") && rule.contains(&format!("\"@{map}\""));
+            self.hooked.contains(chain)
+                && self.chains.get(chain) == Some(&1)
+                && self.hook_rules.get(chain).is_some_and(asks)
+                && self.maps.contains_key(map)
         })
     }
 
-    /// What has to go when another change takes this one's place.
-    pub(super) fn existing(&self) -> Existing {
-        Existing {
-            chains: self.chains.keys().filter(|name| !self.hooked.contains(*name)).cloned().collect(),
-            maps: self.maps.keys().cloned().collect(),
-            counters: self.counter_names.clone(),
-        }
+    pub(super) fn map_names(&self) -> impl Iterator<Item = &String> {
+        self.maps.keys()
+    }
+
+    /// Chains without a hook.
+    pub(super) fn plain_chains(&self) -> impl Iterator<Item = &String> {
+        self.chains.keys().filter(|name| !self.hooked.contains(*name))
+    }
+
+    pub(super) fn hooked_chains(&self) -> impl Iterator<Item = &String> {
+        self.hooked.iter()
+    }
+
+    pub(super) fn generation_chains(&self) -> impl Iterator<Item = &String> {
+        self.chains.keys().filter(|name| name.starts_with(GENERATION))
+    }
+
+    pub(super) const fn counter_names(&self) -> &BTreeSet<String> {
+        &self.counter_names
+    }
+
+    /// The chain of each interface in a dispatch map.
+    pub(super) fn dispatched(&self, map: &str) -> BTreeMap<String, String> {
+        let elements = self.maps.get(map).into_iter().flatten();
+        elements.filter_map(|(key, target)| Some((key.as_str()?.to_owned(), target.clone()))).collect()
     }
 
     /// Differences to what was read before.
@@ -147,6 +188,11 @@ impl Listing {
                     found.push(format!("map {name} does not hold what was asked for"));
                 }
                 Some(Some(_)) => {}
+            }
+        }
+        for (map, wanted) in &script.dispatch {
+            if self.dispatched(map) != *wanted {
+                found.push(format!("map {map} does not lead every pod's interface to its chain"));
             }
         }
         for (name, wanted) in &script.chains {

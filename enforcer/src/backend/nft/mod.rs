@@ -41,13 +41,14 @@
 //! - Connection tracking of the kernel is shared by both ends of a flow: a datagram that the sender's egress
 //!   allows and the receiver's ingress denies stays new at both.
 //!
-//! Invariant: one change is one nftables transaction; every object is inside one table, whose name is the
-//! backend's; tearing down is deleting that table.
+//! Invariant: a change comes into force in one nftables transaction ([`transaction`] tells why there are two more);
+//! every object is inside one table, whose name is the backend's; tearing down is deleting that table.
 
 mod intervals;
 mod listing;
 mod program;
 mod render;
+mod transaction;
 
 use std::collections::BTreeMap;
 
@@ -60,7 +61,9 @@ use netlab_plugin::contract::{
 use self::listing::Listing;
 pub use self::program::NftError;
 use self::program::{Nft, find};
-use self::render::{Existing, Script, Side, render};
+use self::render::{Script, Side, render};
+use crate::bpf;
+use crate::error::EnforceError;
 
 /// The table's name unless told otherwise.
 pub const DEFAULT_TABLE: &str = "netlab";
@@ -158,7 +161,8 @@ impl NftBackend {
 
     /// The transaction that would make `change` the only content of the table, for people to read.
     pub fn script(&self, change: &Change) -> String {
-        render(change, &self.table, Side::A, self.node_label, &Existing::default()).text
+        let script = render(change, Side::A, self.node_label);
+        transaction::whole(&self.table, change.generation, &script, None)
     }
 
     /// Packets by entry, without looking at anything else.
@@ -174,12 +178,39 @@ impl NftBackend {
         self.nft.list(&self.table)?.map(|text| Listing::parse(&text)).transpose()
     }
 
-    fn program(&mut self, change: &Change, present: Option<&Listing>) -> Result<(), BackendError> {
-        let side = present.and_then(Listing::side).map_or(Side::A, Side::other);
-        let existing = present.map(Listing::existing).unwrap_or_default();
-        let script = render(change, &self.table, side, self.node_label, &existing);
-        self.nft.commit(&script.text)?;
-        // From here on the change is in force, whatever reading it back says.
+    /// Makes a change the one in force. `whole` when what is there may not be trusted.
+    fn program(
+        &mut self,
+        change: &Change,
+        present: Option<&Listing>,
+        whole: bool,
+    ) -> Result<(), BackendError> {
+        let former = present.and_then(Listing::side);
+        let side = former.map_or(Side::A, Side::other);
+        let script = render(change, side, self.node_label);
+        let (table, generation) = (self.table.as_str(), change.generation);
+        match present.filter(|listing| !whole && listing.has_frame()) {
+            None => self.nft.commit(&transaction::whole(table, generation, &script, present))?,
+            Some(present) => {
+                self.nft.commit(&transaction::build(table, side, &script, present))?;
+                let flipped = wait().and_then(|()| {
+                    Ok(self.nft.commit(&transaction::flip(table, generation, &script, present))?)
+                });
+                if let Err(error) = flipped {
+                    // Nothing leads there; what cannot be deleted goes when the side is built again.
+                    if let Ok(Some(present)) = self.list() {
+                        let mut text = String::new();
+                        transaction::remove_side(&mut text, table, side, &present);
+                        let _ = self.nft.commit(&text);
+                    }
+                    return Err(error);
+                }
+                // From here on the change is in force; what is stale is left for the next one.
+                if wait().is_ok() {
+                    let _ = self.nft.commit(&transaction::clean(table, side.other(), &script, present));
+                }
+            }
+        }
         let listing = self.list().ok().flatten();
         self.admission.record(change);
         self.programmed = Some(Programmed { script, listing });
@@ -206,6 +237,11 @@ impl NftBackend {
     }
 }
 
+/// Waits until no packet is on its way that was when this was called.
+fn wait() -> Result<(), BackendError> {
+    bpf::wait_for_readers().map_err(|source| EnforceError::Grace(source).into())
+}
+
 impl Backend for NftBackend {
     fn probe(&self) -> Capabilities {
         let mut missing = Vec::new();
@@ -225,14 +261,14 @@ impl Backend for NftBackend {
         if admitted == Admitted::Again {
             // Asking again for what is in force mends it where somebody else changed it.
             if !present.as_ref().is_some_and(|listing| self.drift(listing).is_empty()) {
-                self.program(change, present.as_ref())?;
+                self.program(change, present.as_ref(), true)?;
             }
             return Ok(applied(change));
         }
         if let (None, Some(listing)) = (self.admission.in_force(), &present) {
             admissible_generation(listing.generation, change.generation)?;
         }
-        self.program(change, present.as_ref())?;
+        self.program(change, present.as_ref(), false)?;
         Ok(applied(change))
     }
 

@@ -1,7 +1,6 @@
-//! A change as one nftables transaction.
+//! A change as nftables text.
 //!
-//! Invariant: the script is a function of the change, of the names' side (see [`Side`]) and of what it has to
-//! replace; the kernel commits all of it or nothing. Every verdict is given by a chain that counts one named
+//! Invariant: the text is a function of the change and of the names' side (see [`Side`]). Every verdict is given by a chain that counts one named
 //! counter, `entry_N`, so a packet always moves exactly one counter per hook. What the chains mean is told in
 //! the parent module.
 
@@ -19,7 +18,7 @@ use netlab_ebpf::reason::Reason;
 use super::intervals::{Family, Interval, flatten};
 
 /// Every chain and map of one change bears the letter of its side; the next change uses the other one, so that
-/// the old names can be deleted and the new ones made in one transaction.
+/// both can be there at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     A,
@@ -34,6 +33,11 @@ impl Side {
         }
     }
 
+    /// True for a name of this side.
+    pub(super) fn owns(self, name: &str) -> bool {
+        name.strip_prefix(self.letter()).is_some_and(|rest| rest.starts_with('_'))
+    }
+
     pub(super) const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
@@ -42,29 +46,29 @@ impl Side {
     }
 }
 
-/// Names of things that a transaction has to delete.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Existing {
-    /// Chains without a hook.
-    pub(super) chains: BTreeSet<String>,
-    /// Verdict maps.
-    pub(super) maps: BTreeSet<String>,
-    /// Named counters.
-    pub(super) counters: BTreeSet<String>,
-}
-
 /// A rendered change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
-    /// The transaction.
-    pub(super) text: String,
-    /// What each named map must hold: intervals of addresses and the chain they lead to.
+    /// Counters, chains and maps of the change's side: what nothing refers to yet.
+    pub(super) body: String,
+    /// The chains at the hooks and the maps by which they find a pod's chain: the same for every change.
+    pub(super) frame: String,
+    /// Every entry that the change can count.
+    pub(super) counters: BTreeSet<String>,
+    /// The chain of each interface, by dispatch map.
+    pub(super) dispatch: BTreeMap<&'static str, BTreeMap<String, String>>,
+    /// What each interval map must hold: intervals of addresses and the chain they lead to.
     pub(super) maps: BTreeMap<String, (Family, Vec<Interval<u32>>)>,
     /// The chains that the numbers in `maps` stand for.
     pub(super) targets: Vec<String>,
     /// Every chain, with its number of rules.
     pub(super) chains: BTreeMap<String, usize>,
 }
+
+/// The map from a pod's interface to the chain of what comes from it.
+pub(super) const FROM_POD: &str = "from_pod";
+/// The map from a pod's interface to the chain of what goes to it.
+pub(super) const TO_POD: &str = "to_pod";
 
 /// The name of an entry's counter.
 pub(super) fn counter(entry: u32) -> String {
@@ -78,8 +82,11 @@ pub(super) fn counted_entry(name: &str) -> Option<u32> {
 
 /// The name of the empty chain that says which generation is in force.
 pub(super) fn generation_chain(generation: u32) -> String {
-    format!("generation_{generation}")
+    format!("{GENERATION}{generation}")
 }
+
+/// How its name begins.
+pub(super) const GENERATION: &str = "generation_";
 
 /// Priority of the egress decision: after connection tracking (-200), before destination NAT (-100).
 const EGRESS_PRIORITY: i32 = -150;
@@ -126,17 +133,10 @@ const fn short(direction: Direction) -> &'static str {
     }
 }
 
-/// Renders `change` under the names of `side`, replacing `existing`. `node_label` is the connection label that
-/// marks flows opened by the node itself.
-pub(super) fn render(
-    change: &Change,
-    table: &str,
-    side: Side,
-    node_label: u8,
-    existing: &Existing,
-) -> Script {
+/// Renders `change` under the names of `side`. `node_label` is the connection label that marks flows opened by the
+/// node itself.
+pub(super) fn render(change: &Change, side: Side, node_label: u8) -> Script {
     let mut render = Render {
-        table,
         side: side.letter(),
         node_label,
         script: Script::default(),
@@ -144,11 +144,11 @@ pub(super) fn render(
         numbers: BTreeMap::new(),
     };
     render.change(change);
-    render.finish(change, existing)
+    render.script.body = render.body;
+    render.script
 }
 
-struct Render<'a> {
-    table: &'a str,
+struct Render {
     side: char,
     node_label: u8,
     script: Script,
@@ -156,42 +156,9 @@ struct Render<'a> {
     numbers: BTreeMap<String, u32>,
 }
 
-impl Render<'_> {
-    fn finish(mut self, change: &Change, existing: &Existing) -> Script {
-        let table = self.table;
-        let counters = entries(change);
-        let mut text = format!("add table inet {table}\n");
-        if *existing != Existing::default() {
-            // Rules refer to chains and maps, maps to chains: they go in that order.
-            let _ = writeln!(text, "flush table inet {table}");
-            for name in &existing.maps {
-                let _ = writeln!(text, "delete map inet {table} {name}");
-            }
-            let generation = generation_chain(change.generation);
-            for name in existing.chains.iter().filter(|name| **name != generation) {
-                let _ = writeln!(text, "delete chain inet {table} {name}");
-            }
-            for name in &existing.counters {
-                if counted_entry(name).is_none_or(|entry| !counters.contains_key(&entry)) {
-                    let _ = writeln!(text, "delete counter inet {table} {name}");
-                }
-            }
-        }
-        let _ = writeln!(text, "table inet {table} {{");
-        for entry in counters.keys() {
-            // A counter that is there already goes on counting.
-            if !existing.counters.contains(&counter(*entry)) {
-                let _ = writeln!(text, "counter {} {{\n}}", counter(*entry));
-            }
-        }
-        text.push_str(&self.body);
-        text.push_str("}\n");
-        self.script.text = text;
-        self.script
-    }
-
+impl Render {
     fn change(&mut self, change: &Change) {
-        self.chain_named(generation_chain(change.generation), None, &[]);
+        self.script.counters = entries(change).into_keys().map(counter).collect();
         self.shared();
         for (entry, verdict) in entries(change) {
             self.entry(entry, verdict);
@@ -204,25 +171,21 @@ impl Render<'_> {
                 self.pod(pod, ruleset);
             }
         }
-        for (hook, priority, interface, suffix) in [
-            ("prerouting", EGRESS_PRIORITY, "iifname", "from"),
-            ("postrouting", INGRESS_PRIORITY, "oifname", "to"),
+        for (hook, priority, interface, map, suffix) in [
+            ("prerouting", EGRESS_PRIORITY, "iifname", FROM_POD, "from"),
+            ("postrouting", INGRESS_PRIORITY, "oifname", TO_POD, "to"),
         ] {
-            let pods: Vec<String> = change
-                .pods
-                .iter()
-                .map(|pod| {
-                    format!("\"{}\" : goto {}", pod.interface, self.name(&format!("p{}_{suffix}", pod.id)))
-                })
-                .collect();
-            let rules: Vec<String> = if pods.is_empty() {
-                vec![]
-            } else {
-                vec![format!("{interface} vmap {{ {} }}", pods.join(", "))]
-            };
-            let hook_line = format!("type filter hook {hook} priority {priority}; policy accept;");
-            self.chain_named(hook.to_owned(), Some(&hook_line), &rules);
+            let chain = |pod: &PodDevice| self.name(&format!("p{}_{suffix}", pod.id));
+            let dispatch = change.pods.iter().map(|pod| (pod.interface.clone(), chain(pod))).collect();
+            self.script.dispatch.insert(map, dispatch);
+            self.script.chains.insert(hook.to_owned(), 1);
+            let _ = writeln!(
+                self.script.frame,
+                "map {map} {{\ntype ifname : verdict\n}}\nchain {hook} {{\n\
+                 type filter hook {hook} priority {priority}; policy accept;\n{interface} vmap @{map}\n}}"
+            );
         }
+        self.script.chains.insert(generation_chain(change.generation), 0);
     }
 
     /// Chains that every ruleset uses.
@@ -524,16 +487,10 @@ impl Render<'_> {
             .map_or("", String::as_str)
     }
 
-    fn chain(&mut self, name: &str, rules: &[String]) {
-        self.chain_named(self.name(name), None, rules);
-    }
-
     /// Chains are declared in an order in which nft has seen every chain that a rule goes to.
-    fn chain_named(&mut self, name: String, hook: Option<&str>, rules: &[String]) {
+    fn chain(&mut self, name: &str, rules: &[String]) {
+        let name = self.name(name);
         let _ = writeln!(self.body, "chain {name} {{");
-        if let Some(hook) = hook {
-            let _ = writeln!(self.body, "{hook}");
-        }
         for rule in rules {
             let _ = writeln!(self.body, "{rule}");
         }
