@@ -94,8 +94,8 @@ impl Program {
 pub struct Identity {
     /// SHA-256 of the object.
     pub object: String,
-    /// Tags of `from_pod` and `to_pod`. A tag does not cover constants, hence the next field.
-    pub tags: [[u8; 8]; 2],
+    /// Tags of the programs that are loaded. A tag does not cover constants, hence the next field.
+    pub tags: BTreeMap<Direction, [u8; 8]>,
     /// The constants, as read back from the kernel.
     pub constants: Vec<u8>,
     /// The kernel's ids of the policy maps, by name.
@@ -123,32 +123,31 @@ impl Datapath {
         Self::load_with(&self.options, &self.policy.handles())
     }
 
+    /// The same object once more, with one program only: all that a test-run of that direction needs, at half the
+    /// verifier's time.
+    pub fn witness(&self, direction: Direction) -> Result<WitnessInstance, LoadError> {
+        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } =
+            prepare(&self.options, &self.policy.handles())?;
+        let code = match direction {
+            Direction::Egress => from_pod,
+            Direction::Ingress => to_pod,
+        };
+        Ok(WitnessInstance {
+            direction,
+            program: load_program(&code)?,
+            policy: PolicyMaps::take(&mut fds)?,
+            state: StateMaps::take(&mut fds)?,
+            events: Events::new(&*maps::fd(&mut fds, "EVENTS")?)?,
+            constants: maps::fd(&mut fds, CONSTANTS)?,
+            constants_size,
+        })
+    }
+
     fn load_with(
         options: &LoadOptions,
         shared: &BTreeMap<&'static str, Arc<OwnedFd>>,
     ) -> Result<Self, LoadError> {
-        let object = Object::read(Globals {
-            seconds_per_jiffy: seconds_per_jiffy()?,
-            lab: u32::from(options.lab),
-            allowed_events: options.allowed_events,
-        })?;
-        let mut fds = BTreeMap::new();
-        let mut constants_size = 0;
-        for (name, definition) in object.maps() {
-            let fd = match shared.get(name.as_str()) {
-                Some(fd) => Arc::clone(fd),
-                None => Arc::new(create(&name, definition.shape, options)?),
-            };
-            if !definition.data.is_empty() {
-                constants_size = definition.data.len();
-                bpf::update(fd.as_fd(), &0_u32.to_ne_bytes(), &definition.data)
-                    .and_then(|()| bpf::freeze(fd.as_fd()))
-                    .map_err(|source| LoadError::Map { map: name.clone(), source })?;
-            }
-            fds.insert(name, fd);
-        }
-        let numbers = fds.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect();
-        let [from_pod, to_pod] = object.link(&numbers)?;
+        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } = prepare(options, shared)?;
         // The verifier takes most of the time of a load, and works on both at once.
         let (from_pod, to_pod) = thread::scope(|scope| {
             let from_pod = scope.spawn(|| load_program(&from_pod));
@@ -204,13 +203,13 @@ impl Datapath {
 
     /// What must be equal for two instances to judge alike.
     pub fn identity(&self) -> Result<Identity, MapError> {
-        let mut constants = vec![0; self.constants_size];
-        bpf::lookup(self.constants.as_fd(), &0_u32.to_ne_bytes(), &mut constants)
-            .map_err(|source| MapError::Kernel { action: "read", map: CONSTANTS, source })?;
         Ok(Identity {
             object: object::hash(),
-            tags: [self.from_pod.tag, self.to_pod.tag],
-            constants,
+            tags: BTreeMap::from([
+                (Direction::Egress, self.from_pod.tag),
+                (Direction::Ingress, self.to_pod.tag),
+            ]),
+            constants: constants(&self.constants, self.constants_size)?,
             policy_maps: self.policy.ids(),
         })
     }
@@ -227,17 +226,12 @@ impl Datapath {
         ifindex: u32,
         ingress_ifindex: u32,
     ) -> Result<TestRun, RunError> {
-        while self.events.next_event().is_some() {}
-        let (returned, _) = self.run(direction, frame, ifindex, ingress_ifindex, 1)?;
-        let mut event = None;
-        while let Some(next) = self.events.next_event() {
-            event = Some(next);
-        }
-        match returned {
-            NEXT => Ok(TestRun { allow: true, event }),
-            DROP => Ok(TestRun { allow: false, event }),
-            other => Err(RunError::Returned { returned: other }),
-        }
+        let Self { from_pod, to_pod, events, .. } = self;
+        let program = match direction {
+            Direction::Egress => from_pod,
+            Direction::Ingress => to_pod,
+        };
+        run_once(program, events, frame, ifindex, ingress_ifindex)
     }
 
     /// Mean nanoseconds of a run, for benchmarks: the frame is judged `repeat` times.
@@ -249,27 +243,127 @@ impl Datapath {
         ingress_ifindex: u32,
         repeat: u32,
     ) -> Result<u32, RunError> {
-        self.run(direction, frame, ifindex, ingress_ifindex, repeat).map(|(_, nanoseconds)| nanoseconds)
+        run(self.program(direction), frame, ifindex, ingress_ifindex, repeat)
+            .map(|(_, nanoseconds)| nanoseconds)
     }
+}
 
-    fn run(
-        &self,
-        direction: Direction,
+/// One program of the object on another instance's policy maps, to ask without disturbing.
+#[derive(Debug)]
+pub struct WitnessInstance {
+    direction: Direction,
+    program: Program,
+    policy: PolicyMaps,
+    state: StateMaps,
+    events: Events,
+    constants: Arc<OwnedFd>,
+    constants_size: usize,
+}
+
+impl WitnessInstance {
+    /// See [`Datapath::test_run`]. The frame is judged as the first of its flow.
+    pub fn test_run(
+        &mut self,
         frame: &[u8],
         ifindex: u32,
         ingress_ifindex: u32,
-        repeat: u32,
-    ) -> Result<(i32, u32), RunError> {
-        // `struct __sk_buff`: only these two fields are given.
-        let mut context = [0_u8; 192];
-        for (offset, value) in [(36, ingress_ifindex), (40, ifindex)] {
-            if let Some(field) = context.get_mut(offset..offset + 4) {
-                field.copy_from_slice(&value.to_ne_bytes());
-            }
-        }
-        bpf::test_run(self.program(direction).fd(), frame, &context, repeat)
-            .map_err(|source| RunError::Refused { bytes: frame.len(), ifindex, source })
+    ) -> Result<TestRun, RunError> {
+        self.state.forget_flows()?;
+        run_once(&self.program, &mut self.events, frame, ifindex, ingress_ifindex)
     }
+
+    /// True when the other instance runs the same program of this direction, with the same constants, on the same
+    /// policy maps.
+    pub fn judges_like(&self, other: &Identity) -> Result<bool, MapError> {
+        Ok(other.tags.get(&self.direction) == Some(&self.program.tag)
+            && other.object == object::hash()
+            && other.constants == constants(&self.constants, self.constants_size)?
+            && other.policy_maps == self.policy.ids())
+    }
+}
+
+/// The object with its maps, before the verifier sees it.
+struct Prepared {
+    /// `from_pod`, `to_pod`.
+    codes: [object::Code; 2],
+    fds: BTreeMap<String, Arc<OwnedFd>>,
+    constants_size: usize,
+}
+
+fn prepare(
+    options: &LoadOptions,
+    shared: &BTreeMap<&'static str, Arc<OwnedFd>>,
+) -> Result<Prepared, LoadError> {
+    let object = Object::read(Globals {
+        seconds_per_jiffy: seconds_per_jiffy()?,
+        lab: u32::from(options.lab),
+        allowed_events: options.allowed_events,
+    })?;
+    let mut fds = BTreeMap::new();
+    let mut constants_size = 0;
+    for (name, definition) in object.maps() {
+        let fd = match shared.get(name.as_str()) {
+            Some(fd) => Arc::clone(fd),
+            None => Arc::new(create(&name, definition.shape, options)?),
+        };
+        if !definition.data.is_empty() {
+            constants_size = definition.data.len();
+            bpf::update(fd.as_fd(), &0_u32.to_ne_bytes(), &definition.data)
+                .and_then(|()| bpf::freeze(fd.as_fd()))
+                .map_err(|source| LoadError::Map { map: name.clone(), source })?;
+        }
+        fds.insert(name, fd);
+    }
+    let numbers = fds.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect();
+    Ok(Prepared { codes: object.link(&numbers)?, fds, constants_size })
+}
+
+fn constants(map: &OwnedFd, size: usize) -> Result<Vec<u8>, MapError> {
+    let mut constants = vec![0; size];
+    bpf::lookup(map.as_fd(), &0_u32.to_ne_bytes(), &mut constants).map_err(|source| MapError::Kernel {
+        action: "read",
+        map: CONSTANTS,
+        source,
+    })?;
+    Ok(constants)
+}
+
+fn run_once(
+    program: &Program,
+    events: &mut Events,
+    frame: &[u8],
+    ifindex: u32,
+    ingress_ifindex: u32,
+) -> Result<TestRun, RunError> {
+    events.drain();
+    let (returned, _) = run(program, frame, ifindex, ingress_ifindex, 1)?;
+    let event = events.drain().pop();
+    match returned {
+        NEXT => Ok(TestRun { allow: true, event }),
+        DROP => Ok(TestRun { allow: false, event }),
+        other => Err(RunError::Returned { returned: other }),
+    }
+}
+
+fn run(
+    program: &Program,
+    frame: &[u8],
+    ifindex: u32,
+    ingress_ifindex: u32,
+    repeat: u32,
+) -> Result<(i32, u32), RunError> {
+    // `struct __sk_buff`: only these two fields are given.
+    let mut context = [0_u8; 192];
+    for (offset, value) in [(36, ingress_ifindex), (40, ifindex)] {
+        if let Some(field) = context.get_mut(offset..offset + 4) {
+            field.copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+    bpf::test_run(program.fd(), frame, &context, repeat).map_err(|source| RunError::Refused {
+        bytes: frame.len(),
+        ifindex,
+        source,
+    })
 }
 
 /// `TCX_NEXT`.
@@ -368,6 +462,9 @@ pub enum LoadError {
 /// Why a test run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// The flows of earlier runs could not be forgotten.
+    #[error(transparent)]
+    Flows(#[from] MapError),
     /// The kernel does not run it.
     #[error("the kernel does not test-run a frame of {bytes} bytes on interface {ifindex}: {source}")]
     Refused {

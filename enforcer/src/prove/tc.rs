@@ -4,8 +4,10 @@
 //! else; that they are the same program on the same maps is checked, not assumed. The packet on the wire is one
 //! packet, and its decisions are found among the events by its own tuple.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use netlab_core::model::cluster::{Cluster, ObjectKey};
@@ -31,7 +33,8 @@ use super::proof::BackendName;
 use super::wire;
 use super::witness::{Observation, witness};
 use crate::backend::tc::TcBackend;
-use crate::instance::{Datapath, LoadOptions};
+use crate::drop_reason::{DropReasons, Unavailable};
+use crate::instance::{LoadOptions, WitnessInstance};
 
 /// How long a packet may take that nothing drops.
 const ARRIVAL: Duration = Duration::from_millis(900);
@@ -42,13 +45,15 @@ const AFTER_DROP: Duration = Duration::from_millis(3);
 pub(super) struct TcPlace {
     lab: Lab,
     nodes: BTreeMap<String, Enforced>,
+    reasons: Result<DropReasons, Unavailable>,
 }
 
 /// A node's enforcement.
 struct Enforced {
     backend: TcBackend,
     image: Image,
-    witness: Datapath,
+    /// One program each, loaded when it is first asked.
+    witnesses: BTreeMap<Direction, WitnessInstance>,
 }
 
 impl TcPlace {
@@ -60,15 +65,30 @@ impl TcPlace {
         interfere: Interference<'_>,
     ) -> Result<Self, ProveError> {
         let lab = place::build(cluster, pairs)?;
-        let nodes = place::interfaces(&lab)
-            .into_iter()
-            .map(|(node, interfaces)| {
-                let enforced = enforce(&lab, &node, rulesets, &interfaces)?;
-                interfere(enforced.backend.datapath().policy());
-                Ok((node, enforced))
-            })
-            .collect::<Result<_, ProveError>>()?;
-        Ok(Self { lab, nodes })
+        // Attaching waits for the kernel, so the nodes are done side by side.
+        let enforced: Vec<(String, Result<Enforced, ProveError>)> = thread::scope(|scope| {
+            let threads: Vec<_> = place::interfaces(&lab)
+                .into_iter()
+                .map(|(node, interfaces)| {
+                    let lab = &lab;
+                    scope.spawn(move || {
+                        let enforced = enforce(lab, &node, rulesets, &interfaces);
+                        (node, enforced)
+                    })
+                })
+                .collect();
+            let join = |thread: ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut nodes = BTreeMap::new();
+        for (node, enforced) in enforced {
+            let enforced = enforced?;
+            interfere(enforced.backend.datapath().policy());
+            nodes.insert(node, enforced);
+        }
+        Ok(Self { lab, nodes, reasons: DropReasons::open() })
     }
 
     /// The namespaces.
@@ -119,32 +139,27 @@ impl TcPlace {
         let mut words = Vec::new();
         for site in sites.iter().flatten() {
             let Some(enforced) = self.nodes.get_mut(&site.node) else { continue };
-            let live = enforced
-                .backend
-                .datapath()
-                .identity()
-                .map_err(ProveError::kernel("cannot identify the program"))?;
-            let own =
-                enforced.witness.identity().map_err(ProveError::kernel("cannot identify the program"))?;
-            if live != own {
+            let live = enforced.backend.datapath();
+            let witness = match enforced.witnesses.entry(site.direction) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(
+                    live.witness(site.direction)
+                        .map_err(ProveError::kernel("cannot load the program a second time"))?,
+                ),
+            };
+            let identity = live.identity().map_err(ProveError::kernel("cannot identify the program"))?;
+            if !witness.judges_like(&identity).map_err(ProveError::kernel("cannot identify the program"))? {
                 observation.differences.push(format!(
                     "{}: the attached program and the one that was test-run are not the same",
                     site.node
                 ));
             }
-            let netns = self.lab.node(&site.node)?;
-            let witness = &mut enforced.witness;
-            let run = netns
-                .run(|| {
-                    witness
-                        .state()
-                        .forget_flows()
-                        .map_err(ProveError::kernel("cannot clear the test flows"))?;
-                    witness
-                        .test_run(site.direction, &frame, site.ifindex, site.ingress_ifindex)
-                        .map_err(ProveError::kernel("the test run failed"))
-                })
-                .map_err(ProveError::kernel("cannot enter the node"))??;
+            let run = self
+                .lab
+                .node(&site.node)?
+                .run(|| witness.test_run(&frame, site.ifindex, site.ingress_ifindex))
+                .map_err(ProveError::kernel("cannot enter the node"))?
+                .map_err(ProveError::kernel("the test run failed"))?;
             verdicts.push(if run.allow { Verdict::Allow } else { Verdict::Deny });
             let entry = run.event.map(|event| event.entry);
             words.push(match entry {
@@ -179,6 +194,10 @@ impl TcPlace {
                 .add(events.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))
                 .map_err(ProveError::kernel("cannot wait for events"))?;
         }
+        if let Ok(reasons) = &mut self.reasons {
+            // Packets that were freed earlier may have had the address that ours will get.
+            reasons.read();
+        }
         let mut flow = Flow::open(&self.lab, &wire::packet(cluster, pair))?;
         flow.send()?;
         let end = Instant::now() + ARRIVAL;
@@ -199,7 +218,7 @@ impl TcPlace {
             let Some(site) = site else { continue };
             *slot = seen.iter().find(|event| is_of(event, site)).map(decided);
         }
-        observation.drop_reason = self.drop_reason(&seen);
+        observation.drop_reason = self.drop_reason(&seen, &mut observation.not_examined);
         Ok(sent)
     }
 
@@ -211,11 +230,27 @@ impl TcPlace {
         }
     }
 
-    fn drop_reason(&self, seen: &[Event]) -> Option<String> {
-        let _ = self;
+    /// The kernel's own reason for the drop, joined by the packet's address. Supporting evidence only.
+    fn drop_reason(&mut self, seen: &[Event], not_examined: &mut Vec<String>) -> Option<String> {
         let denied = seen.iter().find(|event| event.verdict == PolicyValue::DENY)?;
-        let _ = denied;
-        None
+        let reasons = match &mut self.reasons {
+            Ok(reasons) => reasons,
+            Err(unavailable) => {
+                not_examined.push(unavailable.to_string());
+                return None;
+            }
+        };
+        match reasons.wait_for(denied.skb, AFTER_DROP) {
+            Ok(Some(freed)) => Some(freed.reason),
+            Ok(None) => {
+                not_examined.push("the kernel's drop reason: no record of this packet".to_owned());
+                None
+            }
+            Err(error) => {
+                not_examined.push(format!("the kernel's drop reason: {error}"));
+                None
+            }
+        }
     }
 
     fn counters(&self, sites: &[Option<HookSite>; 2]) -> Result<BTreeMap<u32, u64>, ProveError> {
@@ -291,11 +326,7 @@ fn enforce(
     let failed = |source| ProveError::Backend { backend: "tc", source };
     let mut backend = TcBackend::load(netns, &LoadOptions::LAB).map_err(failed)?;
     backend.apply(&change).map_err(failed)?;
-    let witness = backend
-        .datapath()
-        .second_instance()
-        .map_err(ProveError::kernel("cannot load the program a second time"))?;
-    Ok(Enforced { backend, image, witness })
+    Ok(Enforced { backend, image, witnesses: BTreeMap::new() })
 }
 
 /// The verdict of a value read from `POLICY`, with its entry.

@@ -1,5 +1,6 @@
 //! The object loads: the verifier accepts both programs, and a second instance is the same but for what it saw.
 
+use netlab_ebpf::abi::Direction;
 use netlab_enforcer::maps::PolicyMaps;
 use netlab_enforcer::{LoadOptions, maps::MapSizes};
 
@@ -11,7 +12,7 @@ fn the_verifier_accepts_both_programs_in_lab_and_on_a_node() {
     for options in [LoadOptions::LAB, node] {
         let Some(datapath) = datapath("bpf_load", &options) else { return };
         let identity = datapath.identity().expect("identity");
-        assert_ne!(identity.tags[0], identity.tags[1], "two programs");
+        assert_ne!(identity.tags[&Direction::Egress], identity.tags[&Direction::Ingress], "two programs");
         assert_eq!(identity.policy_maps.keys().copied().collect::<Vec<_>>(), {
             let mut names = PolicyMaps::NAMES.to_vec();
             names.sort_unstable();
