@@ -1,16 +1,19 @@
 //! Random worlds on the wire: what the compiled tables say, real packets through each kernel datapath must count.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use netlab_core::input::{Budget, Document, load};
+use netlab_core::input::{Budget, Document, WireObjects, load};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::change::Verdict;
 use netlab_core::policy::frame::Tuple;
 use netlab_core::policy::oracle::{self, IpProtocol, Question};
 use netlab_core::policy::query::{End, Pair};
 use netlab_core::policy::trial::Trial;
-use netlab_core::policy::{Scope, compile};
+use netlab_core::policy::{Limits, Numbers, Scope, compile, compile_with};
 use netlab_core::testing::generate::{questions::questions, world};
 use netlab_core::testing::manifest;
+use netlab_core::testing::upstream::tables;
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::backend::agreement::{disagreements, shot};
 use netlab_enforcer::backend::nft::NftBackend;
@@ -116,4 +119,73 @@ fn pair(cluster: &Cluster, question: &Question) -> Option<Pair> {
     };
     let tuple = Tuple { source, destination, protocol, source_port: 0, destination_port: question.port };
     Some(Pair { from: end(&question.source)?, to: end(&question.destination)?, tuple })
+}
+
+/// The upstream suite on the wire: one lab and one backend, changed from step to step as a cluster would be.
+fn upstream<B: Counting>(make: impl Fn(Netns) -> B) {
+    let named = std::env::var_os("NETLAB_CASES").map(PathBuf::from);
+    let must_exist = named.is_some();
+    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases"));
+    let path = folder.join("policy/e2e/cases.yaml");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        assert!(!must_exist, "NETLAB_CASES is set, but {} is not there", path.display());
+        eprintln!("skipped: {} is not there", path.display());
+        return;
+    };
+    let tables = tables(&text).expect("the transcription can be read");
+    let read = |objects: &WireObjects| {
+        let text = manifest::write(objects);
+        load([Document { name: "suite.yaml".into(), text: text.as_str().into() }], &Budget::default())
+    };
+    let first = read(&tables[0].objects);
+    let lab =
+        Lab::build(&Plan::new(&first.cluster, &Selection::everything()).expect("a plan")).expect("a lab");
+    let [node] = nodes(&lab).try_into().expect("one node");
+    let mut backend = make(lab.node(&node).expect("node").try_clone().expect("handle"));
+    let mut numbers = Numbers::default();
+    let (mut pairs, mut wrong) = (0, Vec::new());
+    for (generation, table) in (1..).zip(&tables) {
+        let loaded = read(&table.objects);
+        assert!(loaded.is_complete(), "{}: {:?}", table.name, loaded.diagnostics);
+        let compiled =
+            compile_with(&loaded.cluster, &loaded.policies, &Scope::Cluster, &numbers, &Limits::default());
+        numbers = compiled.rulesets.numbers.clone();
+        let interface = |key: &ObjectKey| lab.host_interface(key).ok().map(|link| link.name.clone());
+        backend
+            .apply(&compiled.rulesets.change(generation, interface))
+            .unwrap_or_else(|error| panic!("{}: {error}", table.name));
+        let trial = Trial::new(&compiled.rulesets).expect("an image");
+        let mut shots = Vec::new();
+        for asked in &table.pairs {
+            let pair = pair(&loaded.cluster, &table.question(asked)).expect("own addresses");
+            let denied =
+                trial.hops(&loaded.cluster, &pair).iter().flatten().any(|hop| hop.verdict == Verdict::Deny);
+            if denied == asked.allowed {
+                wrong.push(format!("{}: {asked:?}", table.name));
+            }
+            shots.push(shot(&lab, &loaded.cluster, &trial, &pair).expect("two pods"));
+        }
+        pairs += shots.len();
+        let mut counters = || Ok(backend.counted());
+        let found = disagreements(&lab, &mut counters, &shots).expect("sent and counted");
+        wrong.extend(found.iter().map(|disagreement| format!("{}: {disagreement}", table.name)));
+        let drift = backend.observe().expect("observation").drift;
+        assert_eq!(drift, Vec::<String>::new(), "{}", table.name);
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert_eq!((tables.len(), pairs), (68, 4896));
+}
+
+#[test]
+fn the_upstream_suite_is_right_on_the_wire_under_nft() {
+    if has(&["netns", "nft"]) {
+        upstream(NftBackend::inside);
+    }
+}
+
+#[test]
+fn the_upstream_suite_is_right_on_the_wire_under_tc() {
+    if has(&["netns", "bpf"]) {
+        upstream(|node| TcBackend::load(node, &LoadOptions::LAB).expect("loaded"));
+    }
 }
