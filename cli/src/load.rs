@@ -92,6 +92,11 @@ pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Fai
     Ok(Input { loaded, not_examined })
 }
 
+/// The texts that were read, to be read again elsewhere.
+pub(crate) fn documents(loaded: &Loaded) -> Vec<(String, String)> {
+    loaded.texts.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+}
+
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "is the path right? it is taken from the current directory",

@@ -6,6 +6,7 @@
 mod args;
 mod command;
 mod ends;
+mod enforcement;
 mod exit;
 mod failure;
 mod load;

@@ -82,8 +82,16 @@ impl Question {
 
 /// Compiles for analysis: no limit but the map layout's.
 pub(crate) fn compile(loaded: &Loaded, scope: &Scope) -> Result<Compiled, Failure> {
-    let compiled =
-        compile_with(&loaded.cluster, &loaded.policies, scope, &Numbers::default(), &Limits::layout_only());
+    checked(loaded, scope, &Numbers::default(), &Limits::layout_only())
+}
+
+/// Compiles for a node's maps, on top of the numbers of earlier compilations.
+pub(crate) fn compile_on(loaded: &Loaded, scope: &Scope, numbers: &Numbers) -> Result<Compiled, Failure> {
+    checked(loaded, scope, numbers, &Limits::default())
+}
+
+fn checked(loaded: &Loaded, scope: &Scope, numbers: &Numbers, limits: &Limits) -> Result<Compiled, Failure> {
+    let compiled = compile_with(&loaded.cluster, &loaded.policies, scope, numbers, limits);
     let refused = compiled.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).count();
     if refused == 0 {
         return Ok(compiled);

@@ -2,7 +2,9 @@
 //!
 //! Invariant: no logic. Every leaf command's help has an `Examples:` block; a test runs each example.
 
+pub(crate) mod enforce;
 pub(crate) mod globals;
+pub(crate) mod lab;
 pub(crate) mod packet;
 pub(crate) mod policy;
 pub(crate) mod selector;
@@ -34,6 +36,15 @@ pub(crate) enum Command {
     /// Ask what the policies do
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// Put compiled policies into force in a lab, and look at them
+    #[command(subcommand)]
+    Enforce(enforce::Enforce),
+    /// Build clusters as network namespaces
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Hold a lab; started by `lab up`
+    #[command(hide = true)]
+    SuperviseLab,
     /// Tell what this machine can do
     ///
     /// Exit 0: a packet can be proven here, with one backend or the other; 4: it cannot.

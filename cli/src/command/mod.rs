@@ -2,7 +2,9 @@
 
 mod check;
 mod completions;
+mod enforce;
 mod explain;
+mod lab;
 
 mod policy;
 mod version;
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::args::enforce::Enforce;
+use crate::args::lab::Lab;
 use crate::args::policy::Policy;
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
@@ -29,7 +33,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     let terminal = Terminal::new(&cli.globals);
-    if let Some(limit) = cli.globals.timeout {
+    let has_its_own_limit = matches!(cli.command, Command::Enforce(Enforce::Trace(_)));
+    if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
         give_up_after(limit, terminal.clone());
     }
     dispatch(&cli, &terminal).unwrap_or_else(|failure| terminal.fail(&failure))
@@ -57,6 +62,17 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
         Command::Policy(Policy::Prove(args)) => policy::prove::run(args, globals, terminal),
         Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
+        Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),
+        Command::Enforce(Enforce::Attach(args)) => enforce::attach::attach(args, globals, terminal),
+        Command::Enforce(Enforce::Status(args)) => enforce::status::run(args, terminal),
+        Command::Enforce(Enforce::Map(args)) => enforce::map::run(args, globals, terminal),
+        Command::Enforce(Enforce::Trace(args)) => enforce::trace::run(args, globals, terminal),
+        Command::Enforce(Enforce::Detach(args)) => enforce::attach::detach(args, terminal),
+        Command::Lab(Lab::Up(args)) => lab::up::run(args, globals, terminal),
+        Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
+        Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),
+        Command::Lab(Lab::Down(args)) => lab::down::run(args, terminal),
+        Command::SuperviseLab => crate::enforcement::supervise().map(|()| Exit::Yes),
         Command::Check => check::run(terminal),
         Command::Explain(args) => explain::run(args, terminal),
         Command::Completions(args) => completions::run(args, terminal),

@@ -14,6 +14,11 @@ impl Table {
         Self { rows: vec![headings.map(str::to_owned).to_vec()] }
     }
 
+    /// A table with any number of headings.
+    pub(crate) fn with_headings<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { rows: vec![headings.into_iter().map(str::to_owned).collect()] }
+    }
+
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(

@@ -1,0 +1,82 @@
+//! `netlab enforce …`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::lab::LabName;
+
+/// What is done with the compiled tables.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Enforce {
+    /// Tell what would be programmed, and where
+    ///
+    /// `-o wide` prints every row of the policy map as the `bpftool` command that would write it.
+    #[command(after_help = "Examples:
+  netlab enforce plan -f examples/shop
+  netlab enforce plan -f examples/shop -l app=db -o wide")]
+    Plan,
+    /// Put policies into force in a lab, in place of those before
+    #[command(after_help = "Examples:
+  netlab enforce attach -f examples/shop --lab lab
+  netlab enforce attach -f examples/shop --lab second")]
+    Attach(LabName),
+    /// Tell what is in force in a lab
+    ///
+    /// Exit 0: every pod is claimed and the maps hold what they should; 1: not so.
+    #[command(
+        after_help = "Examples:\n  netlab enforce status --lab lab\n  netlab enforce status --lab lab -o json"
+    )]
+    Status(LabName),
+    /// Print a map as the kernel holds it, in words
+    #[command(after_help = "Examples:
+  netlab enforce map --lab lab
+  netlab enforce map policy --lab lab -l app=db
+  netlab enforce map conntrack --lab lab")]
+    Map(Map),
+    /// Print verdicts as they fall
+    #[command(after_help = "Examples:
+  netlab enforce trace --lab lab --timeout 1s
+  netlab enforce trace --lab lab --count 10 --timeout 1s -o json")]
+    Trace(Trace),
+    /// Take the programs off: every pod is open then
+    #[command(
+        after_help = "Examples:\n  netlab enforce detach --lab lab\n  netlab enforce detach --lab second"
+    )]
+    Detach(LabName),
+}
+
+/// `enforce map`.
+#[derive(Debug, Args)]
+pub(crate) struct Map {
+    /// Which map
+    #[arg(value_name = "MAP", default_value = "policy")]
+    pub(crate) map: MapName,
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+}
+
+/// The maps that can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MapName {
+    /// The policy-map entries
+    Policy,
+    /// The pod behind each interface
+    Devices,
+    /// Peer classes of addresses
+    Peers,
+    /// Peer classes of prefixes
+    Cidrs,
+    /// Packets by entry, as far as any was seen
+    Counters,
+    /// Flows that were allowed
+    Conntrack,
+}
+
+/// `enforce trace`.
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+    /// End after so many verdicts
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) count: Option<u64>,
+}

@@ -1,0 +1,75 @@
+//! `netlab lab …`.
+
+use clap::{Args, Subcommand};
+
+/// Labs with names.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Build the cluster as network namespaces, with the policies enforced
+    ///
+    /// The lab is held by a process of its own and lives until `netlab lab down`. It has no names on the host, no
+    /// links outside its own namespaces and nothing pinned: should that process die, everything is gone with it.
+    #[command(after_help = "Examples:
+  netlab lab up -f examples/shop
+  netlab lab up -f examples/shop --name second
+  netlab lab up -f examples/shop --print")]
+    Up(Up),
+    /// Run a command in a pod, on a node or in the fabric between them
+    #[command(after_help = "Examples:
+  netlab lab exec shop/web -- ip -brief address
+  netlab lab exec node/node-1 -- ip -brief link
+  netlab lab exec --lab second shop/api -- cat /proc/net/tcp")]
+    Exec(Exec),
+    /// List the labs that are up, and who lives in them
+    #[command(after_help = "Examples:\n  netlab lab status\n  netlab lab status --lab second -o json")]
+    Status(Which),
+    /// Take a lab down
+    #[command(after_help = "Examples:\n  netlab lab down\n  netlab lab down --lab second")]
+    Down(LabName),
+}
+
+/// `lab up`.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// The lab's name
+    #[arg(long, alias = "lab", value_name = "NAME", default_value = "lab")]
+    pub(crate) name: String,
+    /// Build nothing; print the commands that a person would type to build the same
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Only these nodes and their pods; may be repeated
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Vec<String>,
+    /// Enforce nothing yet: `netlab enforce attach` does it later
+    #[arg(long)]
+    pub(crate) open: bool,
+}
+
+/// `lab exec`.
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+    /// Where: `[pod/][NAMESPACE/]NAME`, `node/NAME` or `fabric`
+    #[arg(value_name = "PLACE")]
+    pub(crate) place: String,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// Which lab.
+#[derive(Debug, Args)]
+pub(crate) struct LabName {
+    /// The lab's name
+    #[arg(long, value_name = "NAME", default_value = "lab")]
+    pub(crate) lab: String,
+}
+
+/// Which lab, or all.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Only this lab
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lab: Option<String>,
+}

@@ -1,0 +1,62 @@
+//! `netlab enforce attach` and `detach`: put policies into force in a lab, or take the programs off.
+
+use netlab_core::envelope::Envelope;
+use serde_json::Value;
+
+use super::{ask, enter, twin};
+use crate::args::globals::Globals;
+use crate::args::lab::LabName;
+use crate::enforcement::{InForce, Policies, operation};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::style::{STRONG, paint};
+use crate::output::terminal::Terminal;
+
+/// Puts policies into force.
+pub(crate) fn attach(args: &LabName, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let input = load::input(globals, terminal)?;
+    let policies = serde_json::to_value(Policies { documents: load::documents(&input.loaded) })
+        .map_err(|error| Failure::new(Exit::CannotTell, "cannot write the order").because(&error))?;
+    let state: InForce = ask(&args.lab, operation::ATTACH, policies)?;
+    let incomplete = !input.not_examined.is_empty();
+    terminal.answer(&Envelope::new("InForce", &state, input.not_examined), |_| {
+        let pods = state.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.claimed).count();
+        let rows: u64 = state.nodes.iter().map(|node| node.rows).sum();
+        let head = format!(
+            "{}: {pods} pods on {} nodes, {rows} policy-map rows, generation {}",
+            args.lab,
+            state.nodes.len(),
+            state.generation
+        );
+        format!("{}  {head}\n{}", paint(STRONG, "ATTACHED"), twins(&state))
+    })?;
+    Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+}
+
+/// Takes the programs off.
+pub(crate) fn detach(args: &LabName, terminal: &Terminal) -> Result<Exit, Failure> {
+    let state: InForce = ask(&args.lab, operation::DETACH, Value::Null)?;
+    terminal.answer(&Envelope::new("InForce", &state, Vec::new()), |_| {
+        let pods: usize = state.nodes.iter().map(|node| node.pods.len()).sum();
+        let head = format!("{}: {pods} pods are open now", args.lab);
+        let mut text = format!("{}  {head}\n", paint(STRONG, "DETACHED"));
+        for node in &state.nodes {
+            text += &twin(&format!("{} bpftool net show", enter(&state, node)));
+        }
+        text
+    })?;
+    Ok(Exit::Yes)
+}
+
+/// Where a doubter sees the same: the programs on their hooks, and the programs.
+fn twins(state: &InForce) -> String {
+    let mut text = String::new();
+    for node in &state.nodes {
+        text += &twin(&format!("{} bpftool net show", enter(state, node)));
+        for id in node.programs.values() {
+            text += &twin(&format!("bpftool prog show id {id}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! `netlab enforce status`: what is in force in a lab.
+
+use netlab_core::envelope::Envelope;
+use serde_json::Value;
+
+use super::{ask, enter, twin};
+use crate::args::lab::LabName;
+use crate::enforcement::{InForce, operation};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::style::{BAD, GOOD, paint};
+use crate::output::table::Table;
+use crate::output::terminal::Terminal;
+
+/// Asks and prints.
+pub(crate) fn run(args: &LabName, terminal: &Terminal) -> Result<Exit, Failure> {
+    let state: InForce = ask(&args.lab, operation::STATUS, Value::Null)?;
+    terminal.answer(&Envelope::new("InForce", &state, Vec::new()), |_| render(&state, &args.lab))?;
+    Ok(if faults(&state).is_empty() { Exit::Yes } else { Exit::No })
+}
+
+/// Everything that is not as it should be.
+fn faults(state: &InForce) -> Vec<String> {
+    let mut faults = Vec::new();
+    for node in &state.nodes {
+        for pod in &node.pods {
+            if !pod.claimed {
+                faults.push(format!("{} is open: no program of ours is on {}", pod.pod, pod.interface));
+            }
+            for other in &pod.before_us {
+                faults.push(format!("{}: {other} sees its packets before us", pod.pod));
+            }
+        }
+        faults.extend(node.drift.iter().map(|drift| format!("node {}: {drift}", node.node)));
+        if node.lost_events > 0 {
+            faults.push(format!(
+                "node {}: {} decisions did not fit into the ring",
+                node.node, node.lost_events
+            ));
+        }
+    }
+    faults
+}
+
+fn render(state: &InForce, lab: &str) -> String {
+    let faults = faults(state);
+    let pods: usize = state.nodes.iter().map(|node| node.pods.len()).sum();
+    let mut text = if faults.is_empty() {
+        format!("{}  {lab}: {pods} pods, generation {}\n\n", paint(GOOD, "IN FORCE"), state.generation)
+    } else {
+        format!(
+            "{}  {lab}: {} of {pods} pods and maps are not as they should be\n\n",
+            paint(BAD, "OPEN"),
+            faults.len()
+        )
+    };
+    let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
+    let isolation = |claimed: bool, isolated: bool| match (claimed, isolated) {
+        (false, _) => "-".to_owned(),
+        (true, true) => "isolated".to_owned(),
+        (true, false) => "open".to_owned(),
+    };
+    for node in &state.nodes {
+        for pod in &node.pods {
+            table.row([
+                node.node.clone(),
+                pod.pod.clone(),
+                format!("{} ({})", pod.interface, pod.ifindex),
+                if pod.claimed { pod.ruleset.to_string() } else { String::new() },
+                isolation(pod.claimed, pod.ingress_isolated),
+                isolation(pod.claimed, pod.egress_isolated),
+            ]);
+        }
+    }
+    text += &table.finish();
+    if !faults.is_empty() {
+        text.push('\n');
+    }
+    for fault in &faults {
+        text += &format!("{} {fault}\n", paint(BAD, "fault:"));
+    }
+    text.push('\n');
+    for node in &state.nodes {
+        text += &twin(&format!("{} bpftool net show", enter(state, node)));
+        for id in node.programs.values() {
+            text += &twin(&format!("bpftool prog show id {id}"));
+        }
+        if let Some(id) = node.maps.get("POLICY") {
+            text += &twin(&format!("bpftool map show id {id}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,142 @@
+//! `netlab lab up`: the cluster as namespaces, with the policies enforced.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use netlab_core::envelope::Envelope;
+use netlab_core::model::cluster::Cluster;
+use netlab_lab::named::{RunDir, Spec, up};
+use netlab_lab::{LabError, Place, Plan, Selection};
+use netlab_node::capability::missing_capabilities;
+use serde::Serialize;
+
+use crate::args::globals::Globals;
+use crate::args::lab::Up;
+use crate::command::lab::{connect, failure};
+use crate::ends::nearest;
+use crate::enforcement::{InForce, Policies, operation};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::style::{STRONG, paint};
+use crate::output::table::Table;
+use crate::output::terminal::Terminal;
+
+/// The answer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    name: String,
+    pid: u32,
+    pods: Vec<PodLine>,
+    enforced: InForce,
+}
+
+/// A pod of the lab.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PodLine {
+    node: String,
+    pod: String,
+    addresses: Vec<String>,
+}
+
+/// Builds.
+pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let input = load::input(globals, terminal)?;
+    let run_dir = RunDir::for_user();
+    let selection = select(&input.loaded.cluster, &args.node)?;
+    let plan = Plan::new(&input.loaded.cluster, &selection)
+        .map_err(|error| failure(&LabError::from(error), &run_dir))?;
+    let incomplete = !input.not_examined.is_empty();
+    let exit = if incomplete { Exit::CannotTell } else { Exit::Yes };
+    if args.print {
+        terminal.text(&netlab_lab::print::script(&plan, &format!("{}-", args.name)))?;
+        return Ok(exit);
+    }
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return Err(Failure::not_allowed("a lab with an enforcer needs root")
+            .caused_by(format!("{} missing", missing.join(", ")))
+            .hint("run it as root, or see `netlab check`; `--print` works without"));
+    }
+    let documents = if args.open { Vec::new() } else { load::documents(&input.loaded) };
+    let payload = serde_json::to_value(Policies { documents })
+        .map_err(|error| Failure::new(Exit::CannotTell, "cannot write the order").because(&error))?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::not_allowed("cannot find this program again").because(&error))?;
+    let mut supervisor = Command::new(program);
+    supervisor.arg("supervise-lab");
+    let spec = Spec { name: args.name.clone(), run_dir, plan, rootless: false, payload };
+    let state = up(&spec, supervisor).map_err(|error| failure(&error, &spec.run_dir))?;
+    let mut client = connect(&args.name)?;
+    let status = client
+        .ask(operation::STATUS, serde_json::Value::Null)
+        .map_err(|error| failure(&error, &spec.run_dir))?;
+    let enforced = serde_json::from_value(status)
+        .map_err(|error| Failure::new(Exit::CannotTell, "the lab's answer is unreadable").because(&error))?;
+    let answer = Answer { name: state.name, pid: state.pid, pods: pods(&spec.plan), enforced };
+    terminal.answer(&Envelope::new("Lab", &answer, input.not_examined), |_| render(&answer))?;
+    Ok(exit)
+}
+
+/// The named nodes with their pods, or everything.
+fn select(cluster: &Cluster, nodes: &[String]) -> Result<Selection, Failure> {
+    if nodes.is_empty() {
+        return Ok(Selection::everything());
+    }
+    for node in nodes {
+        if !cluster.nodes.contains_key(node) {
+            let failure = Failure::unreadable(format!("`--node {node}`: there is no such node in the input"));
+            return Err(match nearest(node, cluster.nodes.keys().map(String::as_str)) {
+                Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                None => failure,
+            });
+        }
+    }
+    let nodes: BTreeSet<String> = nodes.iter().cloned().collect();
+    let pods = cluster
+        .pods
+        .iter()
+        .filter(|(_, pod)| pod.node.as_ref().is_some_and(|node| nodes.contains(node)))
+        .filter(|(_, pod)| pod.is_policed() || (pod.host_network && !pod.terminal))
+        .map(|(key, _)| key.clone());
+    let mut selection = Selection::pods(pods);
+    selection.nodes = Some(nodes);
+    Ok(selection)
+}
+
+fn pods(plan: &Plan) -> Vec<PodLine> {
+    let places = plan.places();
+    let pods = places.keys().filter_map(|place| match place {
+        Place::Pod(key) => Some((*place, key)),
+        Place::Node(_) | Place::Fabric => None,
+    });
+    let mut lines: Vec<PodLine> = pods
+        .map(|(place, key)| PodLine {
+            node: plan.node_of(place).unwrap_or_default().to_owned(),
+            pod: key.to_string(),
+            addresses: plan.addresses_of(place).iter().map(ToString::to_string).collect(),
+        })
+        .collect();
+    lines.sort_by(|a, b| (&a.node, &a.pod).cmp(&(&b.node, &b.pod)));
+    lines
+}
+
+fn render(answer: &Answer) -> String {
+    let nodes: BTreeSet<&str> = answer.pods.iter().map(|line| line.node.as_str()).collect();
+    let claimed = answer.enforced.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.claimed).count();
+    let enforced = if answer.enforced.generation == 0 {
+        "nothing is enforced".to_owned()
+    } else {
+        format!("policies enforced on {claimed}")
+    };
+    let head = format!("{}: {} nodes, {} pods, {enforced}", answer.name, nodes.len(), answer.pods.len());
+    let mut text = format!("{}  {head}\n\n", paint(STRONG, "UP"));
+    let mut table = Table::new(["NODE", "POD", "ADDRESSES"]);
+    for line in &answer.pods {
+        table.row([line.node.clone(), line.pod.clone(), line.addresses.join(", ")]);
+    }
+    text += &table.finish();
+    text
+}

@@ -1,0 +1,331 @@
+//! The supervisor's side: backends on every node of the lab, and answers about them.
+//!
+//! Invariant: one lock guards everything, so an answer never mixes two changes; it is not held while a client is
+//! written to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use netlab_core::diagnostic::{Diagnostic, Severity};
+use netlab_core::input::{Budget, Document, load};
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::{Limits, Numbers, Rulesets, Scope, compile_with};
+use netlab_ebpf::abi::{Direction, Event};
+use netlab_enforcer::LoadOptions;
+use netlab_enforcer::attach::Attached;
+use netlab_enforcer::backend::tc::TcBackend;
+use netlab_lab::Lab;
+use netlab_lab::named::{Handler, Nothing, Reply, supervise_on_stdin};
+use netlab_plugin::contract::Backend;
+use serde_json::Value;
+
+use super::rows::{self, Words};
+use super::{Decision, InForce, MapDump, NodeInForce, NodeMap, PodInForce, Policies, operation};
+use crate::failure::Failure;
+
+/// How often the ring of decisions is looked at while somebody listens.
+const TRACE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Becomes the supervisor of a lab: reads its order from standard input and serves until it is told to end.
+pub(crate) fn supervise() -> Result<(), Failure> {
+    supervise_on_stdin(|lab, payload| {
+        if payload.is_null() {
+            return Ok(Box::new(Nothing));
+        }
+        let policies: Option<Policies> =
+            serde_json::from_value(payload.clone()).map_err(|error| format!("unreadable order: {error}"))?;
+        let enforcer = Enforcer::default();
+        if let Some(policies) = policies.filter(|policies| !policies.documents.is_empty()) {
+            enforcer.attach(lab, policies)?;
+        }
+        Ok(Box::new(enforcer))
+    })
+    .map_err(|error| Failure::not_allowed("the lab cannot be held").because(&error))
+}
+
+/// The enforcer of a lab.
+#[derive(Default)]
+struct Enforcer {
+    state: Mutex<State>,
+    tracing: Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<String, TcBackend>,
+    rulesets: Option<Rulesets>,
+    numbers: Numbers,
+    generation: u32,
+}
+
+impl Handler for Enforcer {
+    fn handle(
+        &self,
+        lab: &Lab,
+        operation: &str,
+        parameters: &Value,
+        reply: &mut Reply<'_>,
+    ) -> Result<Value, String> {
+        let json = |error: serde_json::Error| error.to_string();
+        match operation {
+            operation::ATTACH => {
+                let policies = serde_json::from_value(parameters.clone()).map_err(json)?;
+                self.attach(lab, policies)?;
+                serde_json::to_value(self.in_force(lab)?).map_err(json)
+            }
+            operation::DETACH => {
+                self.detach()?;
+                serde_json::to_value(self.in_force(lab)?).map_err(json)
+            }
+            operation::STATUS => serde_json::to_value(self.in_force(lab)?).map_err(json),
+            operation::MAP => {
+                let map = parameters.as_str().unwrap_or_default();
+                serde_json::to_value(self.map(lab, map)?).map_err(json)
+            }
+            operation::TRACE => self.trace(lab, reply).map(|()| Value::Null),
+            _ => Err(format!("this lab does not know `{operation}`")),
+        }
+    }
+}
+
+impl Enforcer {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
+        let documents = policies
+            .documents
+            .into_iter()
+            .map(|(name, text)| Document { name: name.into(), text: text.into() });
+        let loaded = load(documents, &Budget::default());
+        let mut state = self.state();
+        let pods: BTreeSet<ObjectKey> = lab.host_interfaces().keys().cloned().collect();
+        let compiled = compile_with(
+            &loaded.cluster,
+            &loaded.policies,
+            &Scope::Pods(pods),
+            &state.numbers,
+            &Limits::default(),
+        );
+        if let Some(refused) = compiled.diagnostics.iter().find(|found| found.severity == Severity::Error) {
+            return Err(sentence(refused));
+        }
+        state.numbers = compiled.rulesets.numbers.clone();
+        let generation = state.generation + 1;
+        let nodes: BTreeSet<&String> =
+            lab.host_interfaces().values().map(|interface| &interface.node).collect();
+        for node in nodes {
+            if !state.nodes.contains_key(node) {
+                let netns = lab.node(node).and_then(|netns| {
+                    netns.try_clone().map_err(|source| netlab_lab::LabError::Build {
+                        place: netlab_lab::Place::Node(node.clone()),
+                        source,
+                    })
+                });
+                let backend = TcBackend::load(netns.map_err(|error| chain(&error))?, &LoadOptions::LAB)
+                    .map_err(|error| format!("node {node}: {}", chain(&error)))?;
+                state.nodes.insert(node.clone(), backend);
+            }
+            let change = compiled.rulesets.change(generation, |key| {
+                lab.host_interfaces().get(key).filter(|at| at.node == *node).map(|at| at.name.clone())
+            });
+            let Some(backend) = state.nodes.get_mut(node) else { continue };
+            backend.apply(&change).map_err(|error| format!("node {node}: {}", chain(&error)))?;
+        }
+        state.generation = generation;
+        state.rulesets = Some(compiled.rulesets);
+        Ok(())
+    }
+
+    fn detach(&self) -> Result<(), String> {
+        let mut state = self.state();
+        let left: Vec<String> = state
+            .nodes
+            .values_mut()
+            .flat_map(TcBackend::teardown)
+            .map(|leftover| format!("{}: {}", leftover.what, leftover.why))
+            .collect();
+        state.nodes.clear();
+        state.rulesets = None;
+        if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
+    }
+
+    fn in_force(&self, lab: &Lab) -> Result<InForce, String> {
+        let mut state = self.state();
+        let generation = if state.rulesets.is_some() { state.generation } else { 0 };
+        let names: BTreeSet<&String> = lab.host_interfaces().values().map(|at| &at.node).collect();
+        let mut nodes = Vec::new();
+        for name in names {
+            let netns_fd = lab.node(name).map(|netns| netns.as_fd().as_raw_fd()).unwrap_or(-1);
+            let mut node = NodeInForce { node: name.clone(), netns_fd, ..NodeInForce::default() };
+            let mut pods = BTreeMap::new();
+            for (key, at) in lab.host_interfaces().iter().filter(|(_, at)| at.node == *name) {
+                let pod = PodInForce {
+                    pod: key.to_string(),
+                    interface: at.name.clone(),
+                    ifindex: at.index,
+                    ..PodInForce::default()
+                };
+                pods.insert(at.index, pod);
+            }
+            if let Some(backend) = state.nodes.get_mut(name) {
+                let observed = backend.observe().map_err(|error| chain(&error))?;
+                node.drift = observed.drift;
+                node.counters = observed.counters.into_iter().filter(|(_, packets)| *packets > 0).collect();
+                describe(backend, lab, name, &mut node, &mut pods)?;
+            }
+            node.pods = pods.into_values().collect();
+            node.pods.sort_by(|a, b| a.pod.cmp(&b.pod));
+            nodes.push(node);
+        }
+        Ok(InForce { generation, pid: std::process::id(), nodes })
+    }
+
+    fn map(&self, lab: &Lab, map: &str) -> Result<MapDump, String> {
+        let state = self.state();
+        let mut dump = MapDump::default();
+        for (name, backend) in &state.nodes {
+            let mut words = Words {
+                rulesets: state.rulesets.as_ref(),
+                pods: BTreeMap::new(),
+                by_ruleset: BTreeMap::new(),
+            };
+            for (key, at) in lab.host_interfaces().iter().filter(|(_, at)| at.node == *name) {
+                words.pods.insert(at.index, key.to_string());
+                let device = backend.datapath().policy().devices.get(at.index);
+                if let Ok(Some(device)) = device {
+                    words.by_ruleset.entry(device.word.ruleset()).or_default().push(key.to_string());
+                }
+            }
+            let counted = backend.counters().map_err(|error| chain(&error))?;
+            let entries: Vec<u32> = counted.into_keys().collect();
+            let read =
+                rows::read(map, backend.datapath(), &entries, &words).map_err(|error| chain(&error))?;
+            let (map, map_id, rows) = read.ok_or_else(|| format!("there is no map `{map}`"))?;
+            dump.nodes.push(NodeMap { node: name.clone(), map: map.to_owned(), map_id, rows });
+        }
+        Ok(dump)
+    }
+
+    /// Sends decisions as they fall. The ring has one reader, so there is one trace at a time.
+    fn trace(&self, lab: &Lab, reply: &mut Reply<'_>) -> Result<(), String> {
+        let Ok(_alone) = self.tracing.try_lock() else {
+            return Err("somebody traces this lab already".to_owned());
+        };
+        let pods: BTreeMap<(&str, u32), String> = lab
+            .host_interfaces()
+            .iter()
+            .map(|(key, at)| ((at.node.as_str(), at.index), key.to_string()))
+            .collect();
+        // What fell before somebody listened is not news.
+        self.drain();
+        while !reply.is_gone() {
+            let decisions: Vec<Decision> = {
+                let events = self.drain();
+                let state = self.state();
+                let rulesets = state.rulesets.as_ref();
+                events
+                    .iter()
+                    .map(|(node, event)| {
+                        let pod = pods.get(&(node.as_str(), event.ifindex)).map(String::as_str);
+                        Decision::new(node, pod, event, rulesets)
+                    })
+                    .collect()
+            };
+            for decision in decisions {
+                let event = serde_json::to_value(decision).map_err(|error| error.to_string())?;
+                if reply.event(&event).is_err() {
+                    return Ok(());
+                }
+            }
+            std::thread::sleep(TRACE_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Every decision that waits, by node.
+    fn drain(&self) -> Vec<(String, Event)> {
+        let mut state = self.state();
+        state
+            .nodes
+            .iter_mut()
+            .flat_map(|(node, backend)| {
+                let events = backend.datapath_mut().events().drain();
+                events.into_iter().map(move |event| (node.clone(), event))
+            })
+            .collect()
+    }
+}
+
+/// Programs, maps and claims of a node.
+fn describe(
+    backend: &TcBackend,
+    lab: &Lab,
+    name: &str,
+    node: &mut NodeInForce,
+    pods: &mut BTreeMap<u32, PodInForce>,
+) -> Result<(), String> {
+    let datapath = backend.datapath();
+    for (program, direction) in [("from_pod", Direction::Egress), ("to_pod", Direction::Ingress)] {
+        node.programs.insert(program.to_owned(), datapath.program(direction).id());
+    }
+    node.maps = datapath.policy().ids().into_iter().map(|(map, id)| (map.to_owned(), id)).collect();
+    let state = datapath.state();
+    node.maps.insert("CONNTRACK4".to_owned(), state.conntrack4.id());
+    node.maps.insert("CONNTRACK6".to_owned(), state.conntrack6.id());
+    node.maps.insert("COUNTERS".to_owned(), state.counters.id());
+    node.lost_events = state.lost_events().map_err(|error| chain(&error))?;
+    node.rows = datapath.policy().policy.keys().map_err(|error| chain(&error))?.len() as u64;
+    for attached in backend.attached() {
+        let Some(pod) = pods.get_mut(&attached.ifindex()) else { continue };
+        pod.claimed = true;
+        let device = datapath.policy().devices.get(attached.ifindex()).map_err(|error| chain(&error))?;
+        if let Some(device) = device {
+            pod.ruleset = device.word.ruleset();
+            pod.ingress_isolated = device.word.isolated(Direction::Ingress);
+            pod.egress_isolated = device.word.isolated(Direction::Egress);
+        }
+        match before_us(attached, lab, name) {
+            Ok(others) => pod.before_us = others,
+            Err(error) => {
+                pod.claimed = false;
+                node.drift.push(format!("{}: {error}", pod.pod));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn before_us(attached: &Attached, lab: &Lab, node: &str) -> Result<Vec<String>, String> {
+    let netns = lab.node(node).map_err(|error| chain(&error))?;
+    let asked = netns.run(|| {
+        let mut names = Vec::new();
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let others = attached.before_us(direction).map_err(|error| chain(&error))?;
+            names.extend(others.into_iter().map(|other| format!("{} (id {})", other.name, other.id)));
+        }
+        Ok(names)
+    });
+    asked.map_err(|error| chain(&error))?
+}
+
+/// A finding on one line.
+fn sentence(finding: &Diagnostic) -> String {
+    let object = finding.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+    format!("{object}{} [{}]", finding.message, finding.code)
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

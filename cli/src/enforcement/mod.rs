@@ -1,0 +1,135 @@
+//! The enforcer inside a lab's supervisor: policies in, verdicts and maps out.
+//!
+//! Invariant: a change is in force on all nodes of the lab or the command that asked for it is told which node
+//! failed; the numbers of classes, entries and pods live as long as the supervisor, so an entry keeps its
+//! meaning from one change to the next. Knows nothing of arguments and output.
+
+mod decision;
+mod inside;
+mod rows;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(crate) use decision::Decision;
+pub(crate) use inside::supervise;
+
+/// The operations that a supervisor with an enforcer knows.
+pub(crate) mod operation {
+    /// Put policies into force: [`super::Policies`] in, [`super::InForce`] out.
+    pub(crate) const ATTACH: &str = "enforce.attach";
+    /// Take the programs off; [`super::InForce`] out.
+    pub(crate) const DETACH: &str = "enforce.detach";
+    /// [`super::InForce`] out.
+    pub(crate) const STATUS: &str = "enforce.status";
+    /// A map's name in, [`super::MapDump`] out.
+    pub(crate) const MAP: &str = "enforce.map";
+    /// [`super::Decision`]s until nobody listens.
+    pub(crate) const TRACE: &str = "enforce.trace";
+}
+
+/// Texts of policies and of the cluster around them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Policies {
+    /// (name, text) of each.
+    pub(crate) documents: Vec<(String, String)>,
+}
+
+/// What is in force in a lab.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InForce {
+    /// 0 when nothing is.
+    pub(crate) generation: u32,
+    /// The supervisor.
+    pub(crate) pid: u32,
+    /// By node.
+    pub(crate) nodes: Vec<NodeInForce>,
+}
+
+/// What is in force on a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeInForce {
+    /// The node.
+    pub(crate) node: String,
+    /// The descriptor of its network namespace in the supervisor.
+    pub(crate) netns_fd: i32,
+    /// Program ids by name.
+    pub(crate) programs: BTreeMap<String, u32>,
+    /// Map ids by name.
+    pub(crate) maps: BTreeMap<String, u32>,
+    /// Policy-map rows.
+    pub(crate) rows: u64,
+    /// Its pods.
+    pub(crate) pods: Vec<PodInForce>,
+    /// Differences between what should be in the maps and what is.
+    pub(crate) drift: Vec<String>,
+    /// Packets by entry, as far as any was seen.
+    pub(crate) counters: BTreeMap<u32, u64>,
+    /// Events that did not fit into the ring.
+    pub(crate) lost_events: u64,
+}
+
+/// A pod of a lab.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PodInForce {
+    /// namespace/name.
+    pub(crate) pod: String,
+    /// The node's end of its link.
+    pub(crate) interface: String,
+    /// The number of that.
+    pub(crate) ifindex: u32,
+    /// Whether our programs are on it.
+    pub(crate) claimed: bool,
+    /// Its ruleset; 0 when it has none.
+    pub(crate) ruleset: u32,
+    /// Whether a policy isolates it for ingress.
+    pub(crate) ingress_isolated: bool,
+    /// Whether a policy isolates it for egress.
+    pub(crate) egress_isolated: bool,
+    /// Programs of others that see its packets first.
+    pub(crate) before_us: Vec<String>,
+}
+
+/// A map as the kernel holds it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MapDump {
+    /// By node.
+    pub(crate) nodes: Vec<NodeMap>,
+}
+
+/// A map of a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeMap {
+    /// The node.
+    pub(crate) node: String,
+    /// The map's name in the object.
+    pub(crate) map: String,
+    /// Its id in the kernel.
+    pub(crate) map_id: u32,
+    /// Its rows.
+    pub(crate) rows: Vec<MapRow>,
+}
+
+/// A row of a map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MapRow {
+    /// The key, as `bpftool` takes it.
+    pub(crate) key_hex: String,
+    /// The value, as `bpftool` prints it.
+    pub(crate) value_hex: String,
+    /// The pods that it is about; empty when it is about none in particular.
+    pub(crate) pods: Vec<String>,
+    /// Its meaning, a word per column.
+    pub(crate) words: Vec<String>,
+}
+
+/// Bytes as `bpftool` takes and prints them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,212 @@
+//! Rows of the kernel's maps, raw and in words.
+//!
+//! Invariant: keys and values are the kernel's bytes; the words are made from them and from nothing else but the
+//! compilation that numbered them.
+
+use std::collections::BTreeMap;
+
+use netlab_core::policy::Rulesets;
+use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
+use netlab_ebpf::reason::Reason;
+use netlab_enforcer::Datapath;
+use netlab_enforcer::maps::MapError;
+use netlab_enforcer::maps::pod::bytes_of;
+
+use super::decision::ip;
+use super::{MapRow, hex};
+
+/// What is needed to speak of a node's rows.
+pub(super) struct Words<'a> {
+    /// What was compiled.
+    pub(super) rulesets: Option<&'a Rulesets>,
+    /// Pods by the number of their interface.
+    pub(super) pods: BTreeMap<u32, String>,
+    /// Pods by ruleset.
+    pub(super) by_ruleset: BTreeMap<u32, Vec<String>>,
+}
+
+/// A map's name in the object, its id and its rows.
+pub(super) fn read(
+    map: &str,
+    datapath: &Datapath,
+    entries: &[u32],
+    words: &Words<'_>,
+) -> Result<Option<(&'static str, u32, Vec<MapRow>)>, MapError> {
+    let (policy, state) = (datapath.policy(), datapath.state());
+    Ok(Some(match map {
+        "policy" => {
+            let mut rows = policy.policy.entries()?;
+            rows.sort_by_key(|(key, _)| *key);
+            let rows = rows.iter().map(|(key, value)| words.policy(key, value)).collect();
+            ("POLICY", policy.policy.id(), rows)
+        }
+        "devices" => {
+            let mut rows = Vec::new();
+            for (ifindex, pod) in &words.pods {
+                let Some(device) = policy.devices.get(*ifindex)? else { continue };
+                let word = device.word;
+                rows.push(MapRow {
+                    key_hex: hex(&ifindex.to_ne_bytes()),
+                    value_hex: hex(bytes_of(&device)),
+                    pods: vec![pod.clone()],
+                    words: vec![
+                        pod.clone(),
+                        ifindex.to_string(),
+                        word.ruleset().to_string(),
+                        word.generation().to_string(),
+                        isolation(word.isolated(Direction::Ingress)),
+                        isolation(word.isolated(Direction::Egress)),
+                    ],
+                });
+            }
+            ("DEVICES", policy.devices.table().id(), rows)
+        }
+        "peers" => {
+            let mut rows = policy.peers.entries()?;
+            rows.sort_by_key(|(key, _)| *key);
+            let rows = rows
+                .iter()
+                .map(|(key, value)| {
+                    let address = ip(key).map_or_else(|| "::".to_owned(), |address| address.to_string());
+                    row(bytes_of(key), bytes_of(value), vec![address, value.class.to_string()])
+                })
+                .collect();
+            ("PEERS", policy.peers.id(), rows)
+        }
+        "cidrs" => {
+            let mut rows = policy.cidrs.entries()?;
+            rows.sort_by_key(|(key, _)| *key);
+            let rows = rows
+                .iter()
+                .map(|(key, value)| {
+                    let address = ip(&key.address);
+                    let ipv4 = address.is_some_and(|address| address.is_ipv4()) && key.prefix >= 96;
+                    let text = match address {
+                        Some(address) if ipv4 => format!("{address}/{}", key.prefix - 96),
+                        Some(address) => format!("{address}/{}", key.prefix),
+                        None => format!("::/{}", key.prefix),
+                    };
+                    row(bytes_of(key), bytes_of(value), vec![text, value.class.to_string()])
+                })
+                .collect();
+            ("CIDRS", policy.cidrs.id(), rows)
+        }
+        "counters" => {
+            let counters = state.counters.read(entries.iter().copied())?;
+            let rows = counters
+                .iter()
+                .filter(|(_, packets)| **packets > 0)
+                .map(|(entry, packets)| {
+                    row(
+                        &entry.to_ne_bytes(),
+                        &packets.to_ne_bytes(),
+                        vec![entry.to_string(), packets.to_string(), words.entry(*entry)],
+                    )
+                })
+                .collect();
+            ("COUNTERS", state.counters.id(), rows)
+        }
+        "conntrack" => {
+            let mut rows = Vec::new();
+            for (key, flow) in state.conntrack4.entries()? {
+                let ends = (
+                    format!("{}:{}", dotted(key.local), key.local_port),
+                    format!("{}:{}", dotted(key.remote), key.remote_port),
+                );
+                rows.push(words.flow(bytes_of(&key), &flow, key.protocol, ends));
+            }
+            for (key, flow) in state.conntrack6.entries()? {
+                let end = |address: &[u8; 16], port: u16| {
+                    format!("[{}]:{port}", std::net::Ipv6Addr::from(*address))
+                };
+                let ends = (end(&key.local, key.local_port), end(&key.remote, key.remote_port));
+                rows.push(words.flow(bytes_of(&key), &flow, key.protocol, ends));
+            }
+            rows.sort_by(|a, b| a.words.cmp(&b.words));
+            ("CONNTRACK4", state.conntrack4.id(), rows)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn row(key: &[u8], value: &[u8], words: Vec<String>) -> MapRow {
+    MapRow { key_hex: hex(key), value_hex: hex(value), pods: Vec::new(), words }
+}
+
+fn dotted(address: [u8; 4]) -> String {
+    std::net::Ipv4Addr::from(address).to_string()
+}
+
+fn isolation(isolated: bool) -> String {
+    if isolated { "isolated" } else { "open" }.to_owned()
+}
+
+fn direction(number: u8) -> &'static str {
+    if number == Direction::Ingress as u8 { "ingress" } else { "egress" }
+}
+
+impl Words<'_> {
+    /// RULESET, DIRECTION, PORTS, PEERS, VERDICT, ENTRY, BECAUSE.
+    fn policy(&self, key: &PolicyKey, value: &PolicyValue) -> MapRow {
+        let verdict = match value.verdict {
+            PolicyValue::ALLOW => "allow",
+            PolicyValue::DENY => "deny",
+            _ => "nonsense",
+        };
+        let built_in = key.ruleset == PolicyKey::FIXED;
+        let class =
+            |number: u32| if built_in || key.peer_class == 0 { "-".to_owned() } else { number.to_string() };
+        MapRow {
+            key_hex: hex(bytes_of(key)),
+            value_hex: hex(bytes_of(value)),
+            pods: self.by_ruleset.get(&key.ruleset).cloned().unwrap_or_default(),
+            words: vec![
+                key.ruleset.to_string(),
+                direction(key.direction).to_owned(),
+                class(key.port_class.into()),
+                class(key.peer_class),
+                verdict.to_owned(),
+                value.entry.to_string(),
+                self.entry(value.entry),
+            ],
+        }
+    }
+
+    /// What an entry stands for.
+    fn entry(&self, entry: u32) -> String {
+        if let Some(reason) = Reason::from_entry(entry) {
+            return reason.describe().to_owned();
+        }
+        match self.rulesets.and_then(|rulesets| rulesets.cite(entry)) {
+            Some(citation) => match citation.rule {
+                Some(rule) => format!("{} {}", rule.qualified_name(), rule.path),
+                None => {
+                    let names: Vec<String> =
+                        citation.isolated_by.iter().map(|policy| policy.qualified_name()).collect();
+                    format!("default deny: {}", names.join(", "))
+                }
+            },
+            None => "an entry of an earlier change".to_owned(),
+        }
+    }
+
+    /// PROTOCOL, POD, PEER, OPENED, ENTRY.
+    fn flow(
+        &self,
+        key: &[u8],
+        flow: &netlab_ebpf::abi::Flow,
+        protocol: u8,
+        (local, remote): (String, String),
+    ) -> MapRow {
+        let protocol = match protocol {
+            6 => "TCP".to_owned(),
+            17 => "UDP".to_owned(),
+            132 => "SCTP".to_owned(),
+            1 | 58 => "ICMP".to_owned(),
+            other => other.to_string(),
+        };
+        let opener = if flow.opener == Direction::Ingress as u8 { "peer" } else { "pod" };
+        let words = vec![protocol, local, remote, opener.to_owned(), flow.entry.to_string()];
+        row(key, bytes_of(flow), words)
+    }
+}
