@@ -45,7 +45,7 @@ pub fn assemble(objects: Objects) -> Loaded {
     let services = service::services(services, &mut diagnostics);
     let endpoint_slices = service::endpoint_slices(slices, &mut diagnostics);
     let mut read = pod::read(pods, &workloads, &mut diagnostics);
-    pod::stamp(&mut read, &workloads);
+    pod::stamp(&mut read, &workloads, &mut diagnostics);
 
     let mut taken = address::Taken::default();
     taken.extend(services.values().flat_map(|service| service.cluster_ips.iter().copied()));

@@ -51,13 +51,11 @@ pub(super) fn read(
                 continue;
             }
         };
-        let mut model = match model(&object, source.clone()) {
-            Ok(model) => model,
-            Err(BadPort { written, path, hint }) => {
-                problem(format!("`{written}` is no container port"), &path, hint);
-                continue;
-            }
-        };
+        let (mut model, bad_ports) = model(&object, source.clone());
+        if let Some(BadPort { written, path, hint }) = bad_ports.into_iter().next() {
+            problem(format!("`{written}` is no container port"), &path, hint);
+            continue;
+        }
         model.addresses = addresses;
         let mut chain = workloads.chain(&object.metadata);
         model.owner = chain.pop();
@@ -71,7 +69,7 @@ pub(super) fn read(
 }
 
 /// Adds a pod for each workload that no pod belongs to.
-pub(super) fn stamp(pods: &mut Pods, workloads: &Workloads) {
+pub(super) fn stamp(pods: &mut Pods, workloads: &Workloads, diagnostics: &mut Vec<Diagnostic>) {
     let staffed: BTreeSet<(String, WorkloadRef)> = pods
         .iter()
         .flat_map(|(key, pod)| {
@@ -101,9 +99,21 @@ pub(super) fn stamp(pods: &mut Pods, workloads: &Workloads) {
             spec: known.template.spec.clone(),
             ..wire::Pod::default()
         };
-        // A template's port that cannot be read costs the port, not the workload: the pod still has labels.
-        let mut model = model(&object, known.source.clone())
-            .unwrap_or_else(|_| Pod { source: known.source.clone(), ..Pod::default() });
+        // A template's port that cannot be read costs the port, not the workload.
+        let (mut model, bad_ports) = model(&object, known.source.clone());
+        for BadPort { written, path, hint } in bad_ports {
+            let object = ObjectRef {
+                kind: kind.to_owned(),
+                namespace: Some(key.namespace.clone()),
+                name: key.name.clone(),
+            };
+            let message = format!("`{written}` is no container port");
+            let diagnostic = Diagnostic::warning(code::INVALID_ADDRESS, message)
+                .with_hint(format!("{hint}; the port is left out"))
+                .about(&object)
+                .at_path(&known.source, &format!("spec.template.{path}"));
+            diagnostics.push(diagnostic);
+        }
         model.owner = Some(workload.clone());
         model.controller = Some(workload);
         pods.insert(ObjectKey::new(&key.namespace, name), Both { model, wire: object, unstarted: false });
@@ -149,35 +159,38 @@ struct BadPort {
     hint: &'static str,
 }
 
-/// Everything of the model that stands in `metadata` and `spec`.
-fn model(object: &wire::Pod, source: Source) -> Result<Pod, BadPort> {
+/// Everything of the model that stands in `metadata` and `spec`, and the container ports that cannot be read.
+fn model(object: &wire::Pod, source: Source) -> (Pod, Vec<BadPort>) {
     let spec = object.spec.as_ref();
-    let mut ports = Vec::new();
+    let (mut ports, mut bad) = (Vec::new(), Vec::new());
     for (index, container) in spec.and_then(|spec| spec.containers.as_ref()).into_iter().flatten().enumerate()
     {
         for (number, port) in container.ports.iter().flatten().enumerate() {
             let path = |field: &str| format!("spec.containers[{index}].ports[{number}].{field}");
             let Some(protocol) = protocol(port.protocol.as_deref()) else {
                 let written = port.protocol.clone().unwrap_or_default();
-                return Err(BadPort { written, path: path("protocol"), hint: "write TCP, UDP or SCTP" });
+                bad.push(BadPort { written, path: path("protocol"), hint: "write TCP, UDP or SCTP" });
+                continue;
             };
             let Some(container_port) = u16::try_from(port.container_port).ok().filter(|port| *port != 0)
             else {
                 let written = port.container_port.to_string();
-                return Err(BadPort { written, path: path("containerPort"), hint: "ports are 1 to 65535" });
+                bad.push(BadPort { written, path: path("containerPort"), hint: "ports are 1 to 65535" });
+                continue;
             };
             let name = port.name.as_deref().filter(|name| !name.is_empty()).map(Into::into);
             ports.push(ContainerPort { name, protocol, number: container_port });
         }
     }
-    Ok(Pod {
+    let pod = Pod {
         labels: object.metadata.labels.clone().unwrap_or_default(),
         node: spec.and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty()),
         host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
         ports,
         source,
         ..Pod::default()
-    })
+    };
+    (pod, bad)
 }
 
 /// TCP when absent.
