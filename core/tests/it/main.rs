@@ -1,6 +1,7 @@
 //! What users of the library see, one topic per file.
 
 mod agreement;
+mod agreement_manifests;
 mod catalog;
 mod e2e;
 mod endpoint_ref;
@@ -13,3 +14,4 @@ mod input_model;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
+mod sides;

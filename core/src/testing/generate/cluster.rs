@@ -50,7 +50,7 @@ pub fn cluster(rng: &mut Rng) -> WireObjects {
             objects.namespaces.push(object);
         }
     }
-    objects.nodes = (1..=nodes).map(|index| node(index, families)).collect();
+    objects.nodes = (1..=nodes).map(|index| node(rng, index, families)).collect();
     for index in 0..rng.u8(3..=14) {
         let (namespace, node) = (pick(rng, names), rng.u8(1..=nodes));
         let pod = pod(rng, index, namespace, node, families, &objects.pods);
@@ -81,9 +81,13 @@ fn node_addresses(index: u8, families: Families) -> Vec<String> {
     )
 }
 
-fn node(index: u8, families: Families) -> Node {
-    let address = |address| NodeAddress { address_type: "InternalIP".to_owned(), address };
-    let addresses = node_addresses(index, families).into_iter().map(address).collect();
+fn node(rng: &mut Rng, index: u8, families: Families) -> Node {
+    let address = |kind: &str, address| NodeAddress { address_type: kind.to_owned(), address };
+    let mut addresses = vec![address("Hostname", node_name(index))];
+    addresses.extend(node_addresses(index, families).into_iter().map(|ip| address("InternalIP", ip)));
+    if families.ipv4 && chance(rng, 30) {
+        addresses.push(address("ExternalIP", format!("198.51.100.{index}")));
+    }
     let mut ranges = Vec::new();
     if families.ipv4 {
         ranges.push(format!("10.244.{index}.0/24"));
@@ -133,7 +137,8 @@ fn pod(rng: &mut Rng, index: u8, namespace: &str, node: u8, families: Families, 
             containers: Some(containers(rng)),
             ..PodSpec::default()
         }),
-        status: Some(PodStatus {
+        // A manifest that never met a cluster has no status: the product's reader chooses addresses for such pods.
+        status: (host_network || !chance(rng, 3)).then(|| PodStatus {
             phase,
             pod_ip: addresses.into_iter().next(),
             pod_ips: (!ips.is_empty()).then_some(ips),
