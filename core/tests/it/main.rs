@@ -1,6 +1,7 @@
 //! What users of the library see, one topic per file.
 
 mod agreement;
+mod agreement_faults;
 mod agreement_manifests;
 mod catalog;
 mod e2e;

@@ -158,26 +158,32 @@ fn addresses_of_any(rng: &mut Rng, pods: &[Pod], own: Vec<String>) -> Vec<String
     }
 }
 
-/// One or two containers; a name may come back in the second with another number or protocol.
+/// One or two containers; the second often repeats a name of the first with another number.
 fn containers(rng: &mut Rng) -> Vec<Container> {
-    let count = if chance(rng, 35) { 2 } else { 1 };
-    (0..count)
-        .map(|index| {
-            let mut ports: Vec<ContainerPort> = Vec::new();
-            for _ in 0..rng.u8(0..=3) {
-                let port = container_port(rng);
-                // The API refuses a name that one container repeats.
-                if port.name.is_none() || ports.iter().all(|other| other.name != port.name) {
-                    ports.push(port);
-                }
+    let count = if chance(rng, 40) { 2 } else { 1 };
+    let mut earlier: Vec<ContainerPort> = Vec::new();
+    let mut containers = Vec::new();
+    for index in 0..count {
+        let mut ports: Vec<ContainerPort> = Vec::new();
+        for _ in 0..rng.u8(0..=3) {
+            let mut port = container_port(rng);
+            if let Some(other) = rng.choice(&earlier).filter(|_| chance(rng, 60)) {
+                port.name.clone_from(&other.name);
+                port.protocol.clone_from(&other.protocol);
             }
-            Container {
-                name: format!("c{index}"),
-                ports: (!ports.is_empty()).then_some(ports),
-                ..Container::default()
+            // The API refuses a name that one container repeats.
+            if port.name.is_none() || ports.iter().all(|other| other.name != port.name) {
+                ports.push(port);
             }
-        })
-        .collect()
+        }
+        earlier.extend(ports.iter().cloned());
+        containers.push(Container {
+            name: format!("c{index}"),
+            ports: (!ports.is_empty()).then_some(ports),
+            ..Container::default()
+        });
+    }
+    containers
 }
 
 fn container_port(rng: &mut Rng) -> ContainerPort {

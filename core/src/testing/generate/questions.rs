@@ -28,15 +28,11 @@ pub fn questions(objects: &WireObjects, count: usize, rng: &mut Rng) -> Vec<Ques
         if source == destination && !chance(rng, 20) {
             continue;
         }
-        let protocol = match rng.u8(0..20) {
-            0..11 => IpProtocol::Tcp,
-            11..15 => IpProtocol::Udp,
-            15..18 => IpProtocol::Sctp,
-            18 => IpProtocol::Icmp,
-            _ => IpProtocol::Other(pick(rng, &[47, 89, 103, 115])),
+        let declared = declared_ports(objects, &destination);
+        let (protocol, port) = match rng.choice(&declared).filter(|_| chance(rng, 35)) {
+            Some(declared) => *declared,
+            None => any_port(rng, &numbers),
         };
-        let has_ports = matches!(protocol, IpProtocol::Tcp | IpProtocol::Udp | IpProtocol::Sctp);
-        let port = if has_ports { number(rng, &numbers) } else { 0 };
         let question = Question { source, destination, protocol, port };
         // A question that no policy could be asked about is worth little; keep some.
         if touches_a_policed_pod(objects, &question) || chance(rng, 5) {
@@ -44,6 +40,36 @@ pub fn questions(objects: &WireObjects, count: usize, rng: &mut Rng) -> Vec<Ques
         }
     }
     list
+}
+
+fn any_port(rng: &mut Rng, numbers: &[u16]) -> (IpProtocol, u16) {
+    match rng.u8(0..20) {
+        0..10 => (IpProtocol::Tcp, number(rng, numbers)),
+        10..14 => (IpProtocol::Udp, number(rng, numbers)),
+        14..17 => (IpProtocol::Sctp, number(rng, numbers)),
+        17..19 => (IpProtocol::Icmp, 0),
+        _ => (IpProtocol::Other(pick(rng, &[47, 89, 103, 115])), 0),
+    }
+}
+
+/// The ports that an end's containers declare.
+fn declared_ports(objects: &WireObjects, end: &End) -> Vec<(IpProtocol, u16)> {
+    let End::Pod { namespace, name, .. } = end else { return Vec::new() };
+    let pods = objects.pods.iter().filter(|pod| {
+        pod.metadata.namespace.as_ref() == Some(namespace) && pod.metadata.name.as_ref() == Some(name)
+    });
+    let containers = pods.filter_map(|pod| pod.spec.as_ref()?.containers.as_ref()).flatten();
+    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let ports = ports.filter_map(|port| {
+        let protocol = match port.protocol.as_deref() {
+            None | Some("TCP") => IpProtocol::Tcp,
+            Some("UDP") => IpProtocol::Udp,
+            Some("SCTP") => IpProtocol::Sctp,
+            Some(_) => return None,
+        };
+        Some((protocol, u16::try_from(port.container_port).ok()?))
+    });
+    ports.collect()
 }
 
 fn touches_a_policed_pod(objects: &WireObjects, question: &Question) -> bool {
