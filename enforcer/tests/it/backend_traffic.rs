@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::change::{Change, RulesetTable};
-use netlab_core::policy::frame::Tuple;
+use netlab_core::policy::frame::{Tuple, opening};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::backend::nft::NftBackend;
@@ -19,7 +19,7 @@ use netlab_enforcer::backend::wire::{Sender, moved};
 use netlab_node::Netns;
 use netlab_plugin::contract::Backend;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto, socket,
 };
 
 use crate::backend_site::{CLASS_DB, CLASS_WEB, DB, NODE, OUTSIDE, Site, WEB, has, open, table};
@@ -123,6 +123,7 @@ under_both! {
     a_packet_through_a_service_address_is_judged_before_and_after_translation,
     fragments_that_lose_their_interface_are_not_the_nodes,
     no_packet_meets_half_of_a_change,
+    a_segment_that_opens_nothing_lets_no_answer_in,
 }
 
 pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
@@ -440,6 +441,40 @@ fn regrouped(site: &Site, generation: u32) -> Change {
         }
     }
     change
+}
+
+/// Web may send anything (64) and lets nothing in (67). A stray ACK of its own passes, but is no connection whose
+/// replies would pass, though the kernel's connection tracking takes it for one.
+fn a_segment_that_opens_nothing_lets_no_answer_in<B: Counting>(mut place: Enforced<B>) {
+    let web = RulesetTable {
+        id: 1,
+        ingress: Some(table(Protocol::Tcp, 80, [[67; 4]; 3])),
+        egress: Some(table(Protocol::Tcp, 80, [[64; 4]; 3])),
+    };
+    place.apply(1, vec![web, open(2)], 1, 2);
+    let tuple = Tuple {
+        source: WEB[0].parse().expect("address"),
+        destination: DB[0].parse().expect("address"),
+        protocol: 6,
+        source_port: 7000,
+        destination_port: 81,
+    };
+    let frame = opening(&tuple).expect("one family");
+    let mut packet = frame[14..].to_vec();
+    // Byte 13 of the TCP header: ACK for SYN; the checksum is corrected by the difference (RFC 1624).
+    packet[33] = 0x10;
+    let sum = u16::from_be_bytes([packet[36], packet[37]]);
+    packet[36..38].copy_from_slice(&(sum - (0x10 - 0x02)).to_be_bytes());
+    let open = || socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Raw);
+    let raw = place.site.pod("web").run(open).expect("namespace").expect("raw socket");
+    let to = SockaddrIn::from(SocketAddrV4::new(DB[0].parse().expect("address"), 0));
+    // Db's kernel answers each with a reset.
+    for round in 1..3 {
+        let counted = place.counted(|_| {
+            sendto(raw.as_raw_fd(), &packet, &to, MsgFlags::empty()).expect("sent");
+        });
+        assert_eq!(counted, BTreeMap::from([(64, 1), (67, 1)]), "round {round}");
+    }
 }
 
 /// Two IPv6 fragments whose first one has a long header of destination options: reassembled and cut again on their

@@ -34,9 +34,9 @@
 //! - Bridged pods without `br_netfilter`: their packets do not come here.
 //! - ARP and other frames that are not IP; entries `Frame` and `Fragment*` never count, since datagrams are
 //!   reassembled first, and `Malformed` hardly ever, since the kernel drops such packets earlier.
-//! - The mid-flow rule: a flow older than the table is one that begins with its next packet, judged in that
-//!   packet's direction (`nf_conntrack` picks up TCP in the middle). A segment that connection tracking holds for
-//!   invalid is judged as a packet of its own.
+//! - The mid-flow rule, which asks the pod for its sockets: TCP that connection tracking picks up in the middle gets
+//!   a label of its own, and each of its packets is judged in its own direction. So does a segment that is held for
+//!   invalid.
 //! - Resets and errors that the node itself makes about a forwarded flow count as the node's.
 //! - Connection tracking of the kernel is shared by both ends of a flow: a datagram that the sender's egress
 //!   allows and the receiver's ingress denies stays new at both.
@@ -152,7 +152,8 @@ impl NftBackend {
         Ok(self)
     }
 
-    /// Another connection label (0 to 127) for flows that the node opens.
+    /// Another connection label (0 to 127) for flows that the node opens. Its neighbour (the number with the last bit
+    /// turned) is taken too, for TCP that was picked up in the middle.
     #[must_use]
     pub const fn node_label(mut self, label: u8) -> Self {
         self.node_label = if label < 128 { label } else { DEFAULT_NODE_LABEL };

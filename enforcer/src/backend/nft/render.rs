@@ -196,6 +196,7 @@ impl Render {
             &[
                 format!("{BARE_SYN} return"),
                 format!("{SCTP_INIT} return"),
+                format!("ct label {} return", self.picked_up()),
                 format!("{ICMP_STATELESS} return"),
                 format!("{ICMPV6_STATELESS} return"),
                 "ct state related return".to_owned(),
@@ -392,6 +393,10 @@ impl Render {
         rules.push(format!("{SCTP_INIT} goto {own}"));
         rules.push(format!("{ICMP_STATELESS} goto {own}"));
         rules.push(format!("{ICMPV6_STATELESS} goto {own}"));
+        // A segment that opens nothing makes no flow: neither it nor its answers are anybody's replies.
+        let picked_up = self.picked_up();
+        rules.push(format!("meta l4proto tcp ct state new ct label set {picked_up}"));
+        rules.push(format!("ct label {picked_up} goto {own}"));
         rules.push(format!("ct direction original goto {own}"));
         let mut error_rules = vec![format!("ct state related ct direction original goto {forth}")];
         if direction == Direction::Egress {
@@ -464,6 +469,11 @@ impl Render {
         to.push(format!("goto {}", self.name(&format!("r{}_to", ruleset.id))));
         self.chain(&format!("p{}_from", pod.id), &from);
         self.chain(&format!("p{}_to", pod.id), &to);
+    }
+
+    /// The label of TCP flows that connection tracking picked up in the middle.
+    const fn picked_up(&self) -> u8 {
+        self.node_label ^ 1
     }
 
     fn name(&self, name: &str) -> String {
