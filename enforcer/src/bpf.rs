@@ -410,7 +410,7 @@ struct TestRun {
     padding: u32,
 }
 
-/// Runs a program on a frame. `context` is a `struct __sk_buff`. Returns what the program returned, and the mean
+/// Runs a program on a frame. `context` is a `struct __sk_buff`, or empty. Returns what the program returned, and the mean
 /// time of a run in nanoseconds.
 pub(crate) fn test_run(
     program: BorrowedFd<'_>,
@@ -424,7 +424,7 @@ pub(crate) fn test_run(
         data_in: address(frame),
         repeat,
         ctx_size_in: length(context),
-        ctx_in: address(context),
+        ctx_in: if context.is_empty() { 0 } else { address(context) },
         ..TestRun::default()
     };
     call(PROG_TEST_RUN, &mut attributes)?;

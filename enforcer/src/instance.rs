@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
+use aya_obj::generated::bpf_insn;
 use netlab_ebpf::abi::{Direction, Event};
 use nix::time::{ClockId, clock_getres};
 
@@ -246,6 +247,19 @@ impl Datapath {
         run(self.program(direction), frame, ifindex, ingress_ifindex, repeat)
             .map(|(_, nanoseconds)| nanoseconds)
     }
+
+    /// Mean nanoseconds of a run of the smallest program there is: what a test run itself costs, to subtract.
+    pub fn time_nothing(frame: &[u8], repeat: u32) -> Result<u32, RunError> {
+        // r0 = -1; exit
+        let instruction = |code, imm| bpf_insn { code, imm, ..no_operation() };
+        let instructions = [instruction(0xb7, NEXT), instruction(0x95, 0)];
+        let refused = |source| RunError::Refused { bytes: frame.len(), ifindex: 0, source };
+        let program = bpf::load_classifier("nothing", &instructions, c"Apache-2.0 OR MIT", &mut []);
+        let program = program.map_err(refused)?;
+        bpf::test_run(program.as_fd(), frame, &[], repeat)
+            .map(|(_, nanoseconds)| nanoseconds)
+            .map_err(refused)
+    }
 }
 
 /// One program of the object on another instance's policy maps, to ask without disturbing.
@@ -364,6 +378,11 @@ fn run(
         ifindex,
         source,
     })
+}
+
+/// An instruction with all fields zero.
+fn no_operation() -> bpf_insn {
+    bpf_insn { code: 0, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(0, 0), off: 0, imm: 0 }
 }
 
 /// `TCX_NEXT`.

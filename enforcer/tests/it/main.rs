@@ -11,6 +11,7 @@ mod bpf_agreement;
 mod bpf_frames;
 mod bpf_load;
 mod bpf_require;
+mod bpf_speed;
 mod bpf_wire;
 mod bpf_world;
 mod prove;
