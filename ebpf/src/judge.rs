@@ -5,8 +5,6 @@
 //! its pod's [`Word`] changes, in the direction in which it was opened. The function is pure but for what it
 //! writes through [`Tables`], loops over nothing but the headers, and cannot panic.
 
-use core::hint::black_box;
-
 use crate::abi::{
     Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PORT_CLASS_ICMP,
     PORT_CLASS_OTHER, PeerValue, PolicyKey, PolicyValue, RulesetPorts, Transport, Word, echo_address,
@@ -48,6 +46,11 @@ pub trait Tables {
     fn socket(&self, netns: i32, key: &FlowKey) -> Socket;
     /// Seconds of a clock that never goes back; the start does not matter.
     fn now(&self) -> u32;
+    /// The same memory, of which the compiler knows nothing any more: see [`Scratch`]. Only the kernel needs it.
+    #[inline(always)]
+    fn opaque<'scratch>(&self, scratch: &'scratch mut Scratch) -> &'scratch mut Scratch {
+        scratch
+    }
 }
 
 /// What a pod's network namespace holds for a TCP tuple.
@@ -301,13 +304,13 @@ impl<T: Tables> Walk<'_, T> {
         }
     }
 
-    /// From step to step. Where the compiler could keep what a step found out in registers, `black_box` makes it
+    /// From step to step. Where the compiler could keep what a step found out in registers, [`Tables::opaque`] makes it
     /// read it back: see [`Scratch`].
     #[inline(always)]
     fn steps<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
-        let scratch = black_box(scratch);
+        let scratch = self.tables.opaque(scratch);
         self.parsed(scratch);
-        let scratch = black_box(scratch);
+        let scratch = self.tables.opaque(scratch);
         match scratch.step {
             Step::Fragment => self.later_fragment(scratch),
             Step::Error => self.icmp_error(bytes, scratch),
@@ -317,13 +320,13 @@ impl<T: Tables> Walk<'_, T> {
             }
             _ => {}
         }
-        let scratch = black_box(scratch);
+        let scratch = self.tables.opaque(scratch);
         match scratch.step {
             Step::Known => self.known(scratch),
             Step::New => self.new_flow(scratch),
             _ => {}
         }
-        let scratch = black_box(scratch);
+        let scratch = self.tables.opaque(scratch);
         self.finish(scratch);
         if scratch.packet.part == Part::First && scratch.frame == Frame::Ip && scratch.decision.allow {
             self.remember_fragment(scratch);

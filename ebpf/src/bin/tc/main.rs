@@ -19,8 +19,6 @@ mod tables;
 
 #[cfg(target_arch = "bpf")]
 mod programs {
-    use core::hint::black_box;
-
     use aya_ebpf::bindings::tcx_action_base::{TCX_DROP, TCX_NEXT};
     use aya_ebpf::macros::classifier;
     use aya_ebpf::programs::TcContext;
@@ -30,7 +28,7 @@ mod programs {
 
     use crate::report::{count, report, wanted};
     use crate::skb::Skb;
-    use crate::tables::{Maps, device, scratch};
+    use crate::tables::{Maps, device, opaque, scratch};
 
     /// What the pod sends: tc ingress of its host-side interface.
     #[classifier]
@@ -59,7 +57,7 @@ mod programs {
             return TCX_DROP;
         };
         decide(&skb, hook, device, word, &Maps(skb), scratch);
-        let scratch = black_box(scratch);
+        let scratch = opaque(scratch);
         count(scratch.decision.counted());
         if wanted(&scratch.decision) {
             report(skb, word, device.pod, scratch, direction);

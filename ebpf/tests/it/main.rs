@@ -1,0 +1,5 @@
+//! The judgement on the host: tables in maps of the standard library, a clock that is set, sockets that are said.
+
+mod judge;
+mod packet;
+mod tables;
