@@ -32,13 +32,13 @@ mod programs {
 
     /// What the pod sends: tc ingress of its host-side interface.
     #[classifier]
-    pub fn from_pod(context: TcContext) -> i32 {
+    fn from_pod(context: TcContext) -> i32 {
         verdict(Skb::new(context.skb.skb), Direction::Egress)
     }
 
     /// What is sent to the pod: tc egress of its host-side interface.
     #[classifier]
-    pub fn to_pod(context: TcContext) -> i32 {
+    fn to_pod(context: TcContext) -> i32 {
         verdict(Skb::new(context.skb.skb), Direction::Ingress)
     }
 

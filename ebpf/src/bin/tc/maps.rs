@@ -18,52 +18,52 @@ const READ_ONLY: usize = BPF_F_RDONLY_PROG as usize;
 const MAPPED: usize = BPF_F_MMAPABLE as usize;
 
 #[btf_map]
-pub static DEVICES: Array<Device, 65_536, MAPPED> = Array::new();
+pub(crate) static DEVICES: Array<Device, 65_536, MAPPED> = Array::new();
 #[btf_map]
-pub static PEERS: HashMap<Address, PeerValue, 262_144, READ_ONLY> = HashMap::new();
+pub(crate) static PEERS: HashMap<Address, PeerValue, 262_144, READ_ONLY> = HashMap::new();
 #[btf_map]
-pub static CIDRS: LpmTrie<Address, PeerValue, 65_536> = LpmTrie::new();
+pub(crate) static CIDRS: LpmTrie<Address, PeerValue, 65_536> = LpmTrie::new();
 #[btf_map]
-pub static RULESETS: Array<RulesetPorts, 4_096, READ_ONLY> = Array::new();
+pub(crate) static RULESETS: Array<RulesetPorts, 4_096, READ_ONLY> = Array::new();
 #[btf_map]
-pub static PORT_PAGES: Array<u32, 786_432, READ_ONLY> = Array::new();
+pub(crate) static PORT_PAGES: Array<u32, 786_432, READ_ONLY> = Array::new();
 #[btf_map]
-pub static PORT_CLASSES: Array<PortPage, 4_096, READ_ONLY> = Array::new();
+pub(crate) static PORT_CLASSES: Array<PortPage, 4_096, READ_ONLY> = Array::new();
 #[btf_map]
-pub static POLICY: HashMap<PolicyKey, PolicyValue, 262_144, READ_ONLY> = HashMap::new();
+pub(crate) static POLICY: HashMap<PolicyKey, PolicyValue, 262_144, READ_ONLY> = HashMap::new();
 
 #[btf_map]
-pub static CONNTRACK4: LruHashMap<Flow4Key, Flow, 262_144> = LruHashMap::new();
+pub(crate) static CONNTRACK4: LruHashMap<Flow4Key, Flow, 262_144> = LruHashMap::new();
 #[btf_map]
-pub static CONNTRACK6: LruHashMap<FlowKey, Flow, 131_072> = LruHashMap::new();
+pub(crate) static CONNTRACK6: LruHashMap<FlowKey, Flow, 131_072> = LruHashMap::new();
 #[btf_map]
-pub static FRAGMENTS: LruHashMap<FragmentKey, FragmentValue, 8_192> = LruHashMap::new();
+pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, FragmentValue, 8_192> = LruHashMap::new();
 #[btf_map]
-pub static COUNTERS: PerCpuArray<u64, 262_144> = PerCpuArray::new();
+pub(crate) static COUNTERS: PerCpuArray<u64, 262_144> = PerCpuArray::new();
 /// Records of [`netlab_ebpf::abi::Event`]. The type is not part of the definition: a ring has values of size 0, and
 /// other loaders than ours refuse one that says both.
 #[btf_map]
-pub static EVENTS: RingBuf<(), 1_048_576> = RingBuf::new();
+pub(crate) static EVENTS: RingBuf<(), 1_048_576> = RingBuf::new();
 #[btf_map]
-pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+pub(crate) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 /// What `EVENTS` did not get: [`LOST_FULL`] and [`LOST_SAMPLED`].
 #[btf_map]
-pub static LOST: PerCpuArray<u64, 2> = PerCpuArray::new();
+pub(crate) static LOST: PerCpuArray<u64, 2> = PerCpuArray::new();
 
 /// Index in [`LOST`]: the ring was full.
-pub const LOST_FULL: u32 = 0;
+pub(crate) const LOST_FULL: u32 = 0;
 /// Index in [`LOST`]: an allowed new flow that was not the n-th.
-pub const LOST_SAMPLED: u32 = 1;
+pub(crate) const LOST_SAMPLED: u32 = 1;
 
 /// The version of every layout: [`netlab_ebpf::abi::ABI_VERSION`], for the loader to compare.
 #[unsafe(no_mangle)]
-pub static ABI: Global<u32> = Global::new(netlab_ebpf::abi::ABI_VERSION);
+pub(crate) static ABI: Global<u32> = Global::new(netlab_ebpf::abi::ABI_VERSION);
 /// 2^32 divided by the kernel's jiffies per second.
 #[unsafe(no_mangle)]
-pub static SECONDS_PER_JIFFY: Global<u64> = Global::new((1 << 32) / 250);
+pub(crate) static SECONDS_PER_JIFFY: Global<u64> = Global::new((1 << 32) / 250);
 /// 1 in a lab: events carry the packet's kernel address, and every decision but a flow's is reported.
 #[unsafe(no_mangle)]
-pub static LAB: Global<u32> = Global::new(0);
+pub(crate) static LAB: Global<u32> = Global::new(0);
 /// Report one in so many allowed new flows; 0 for none. Denied packets are always reported.
 #[unsafe(no_mangle)]
-pub static ALLOWED_EVENTS: Global<u32> = Global::new(0);
+pub(crate) static ALLOWED_EVENTS: Global<u32> = Global::new(0);

@@ -13,7 +13,7 @@ use crate::skb::Skb;
 
 /// Adds one to an entry's counter, if it has one.
 #[inline(always)]
-pub fn count(entry: u32) {
+pub(crate) fn count(entry: u32) {
     if let Some(counter) = COUNTERS.get_ptr_mut(entry) {
         // SAFETY: the value is this CPU's own, and tc programs are not preempted by each other.
         unsafe { *counter += 1 };
@@ -23,7 +23,7 @@ pub fn count(entry: u32) {
 /// True when the decision is to be offered to the reader: denied always, a flow's own packets never, the rest as
 /// asked for.
 #[inline(always)]
-pub fn wanted(decision: &Decision) -> bool {
+pub(crate) fn wanted(decision: &Decision) -> bool {
     if !decision.allow {
         return true;
     }
@@ -49,7 +49,7 @@ fn sampled() -> bool {
 
 /// Offers the decision to the reader.
 #[inline(always)]
-pub fn report(skb: Skb, word: Word, pod: u32, scratch: &Scratch, direction: Direction) {
+pub(crate) fn report(skb: Skb, word: Word, pod: u32, scratch: &Scratch, direction: Direction) {
     let Scratch { packet, decision, .. } = scratch;
     let Some(mut record) = EVENTS.reserve_untyped::<Event>(0) else {
         lost(LOST_FULL);

@@ -14,7 +14,7 @@ const HEADERS: u32 = 14 + 40 + 20;
 
 /// A packet as a tc program gets it.
 #[derive(Clone, Copy)]
-pub struct Skb {
+pub(crate) struct Skb {
     context: *mut __sk_buff,
     start: usize,
     end: usize,
@@ -23,7 +23,7 @@ pub struct Skb {
 impl Skb {
     /// Wraps the context and makes the common headers linear. No helper that moves the packet is called later.
     #[inline(always)]
-    pub fn new(context: *mut __sk_buff) -> Self {
+    pub(crate) fn new(context: *mut __sk_buff) -> Self {
         let (mut start, mut end) = linear(context);
         // SAFETY: the kernel passes a valid context; the verifier checks field accesses.
         let length = unsafe { (*context).len };
@@ -38,34 +38,34 @@ impl Skb {
 
     /// The context, which is the kernel's `sk_buff` for helpers and in a lab's events.
     #[inline(always)]
-    pub fn context(self) -> *mut __sk_buff {
+    pub(crate) fn context(self) -> *mut __sk_buff {
         self.context
     }
 
     /// The interface of the hook.
     #[inline(always)]
-    pub fn ifindex(self) -> u32 {
+    pub(crate) fn ifindex(self) -> u32 {
         // SAFETY: as in `new`.
         unsafe { (*self.context).ifindex }
     }
 
     /// The interface by which the packet entered the node, or 0.
     #[inline(always)]
-    pub fn ingress_ifindex(self) -> u32 {
+    pub(crate) fn ingress_ifindex(self) -> u32 {
         // SAFETY: as in `new`.
         unsafe { (*self.context).ingress_ifindex }
     }
 
     /// True when a VLAN tag was taken off the frame.
     #[inline(always)]
-    pub fn has_vlan(self) -> bool {
+    pub(crate) fn has_vlan(self) -> bool {
         // SAFETY: as in `new`.
         unsafe { (*self.context).vlan_present != 0 }
     }
 
     /// True when a socket of this node owns the packet.
     #[inline(always)]
-    pub fn has_socket(self) -> bool {
+    pub(crate) fn has_socket(self) -> bool {
         // SAFETY: as in `new`; the pointer is only compared.
         unsafe { !(*self.context).__bindgen_anon_2.sk.is_null() }
     }
@@ -121,7 +121,7 @@ impl Bytes for Skb {
 }
 
 /// The address of packet bytes that were compared with the packet's end.
-pub struct Linear(usize);
+pub(crate) struct Linear(usize);
 
 /// Loads a number of the named width from an address of packet memory. Packets are not aligned, BPF loads need
 /// not be, and a compiler that thinks they must would load byte by byte: so the instruction is given.

@@ -20,7 +20,7 @@ const NEW_SYN_RECV: u32 = 12;
 
 /// Looks in the namespace with this id, seen from the packet's own.
 #[inline(always)]
-pub fn find(skb: Skb, netns: i32, key: &FlowKey) -> Socket {
+pub(crate) fn find(skb: Skb, netns: i32, key: &FlowKey) -> Socket {
     match state(skb, netns, key, key.remote_port) {
         None | Some(LISTEN | NEW_SYN_RECV) => Socket::None,
         // No connection has a remote port of 0: only a listener can answer.
