@@ -4,7 +4,6 @@
 //! else; that they are the same program on the same maps is checked, not assumed. The packet on the wire is one
 //! packet, and its decisions are found among the events by its own tuple.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::thread::{self, ScopedJoinHandle};
@@ -18,7 +17,7 @@ use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
 use netlab_core::policy::trial::HopVerdict;
 use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, mapped};
-use netlab_ebpf::reason::Reason;
+use netlab_ebpf::reason::{FIRST_COMPILED_ENTRY, Reason};
 use netlab_lab::Lab;
 use netlab_lab::traffic::{Flow, Sent, Wait};
 use netlab_plugin::contract::Backend;
@@ -34,7 +33,8 @@ use super::wire;
 use super::witness::{Observation, witness};
 use crate::backend::tc::TcBackend;
 use crate::drop_reason::{DropReasons, Unavailable};
-use crate::instance::{LoadOptions, WitnessInstance};
+use crate::instance::{LoadError, LoadOptions, WitnessInstance};
+use crate::maps::MapSizes;
 
 /// How long a packet may take that nothing drops.
 const ARRIVAL: Duration = Duration::from_millis(900);
@@ -52,8 +52,19 @@ pub(super) struct TcPlace {
 struct Enforced {
     backend: TcBackend,
     image: Image,
-    /// One program each, loaded when it is first asked.
+    /// One program for each direction that some pair passes here.
     witnesses: BTreeMap<Direction, WitnessInstance>,
+}
+
+impl Drop for TcPlace {
+    /// Taking a program off its hook waits for the kernel, so the nodes are done side by side.
+    fn drop(&mut self) {
+        thread::scope(|scope| {
+            for enforced in std::mem::take(&mut self.nodes).into_values() {
+                scope.spawn(move || drop(enforced));
+            }
+        });
+    }
 }
 
 impl TcPlace {
@@ -65,14 +76,20 @@ impl TcPlace {
         interfere: Interference<'_>,
     ) -> Result<Self, ProveError> {
         let lab = place::build(cluster, pairs)?;
+        let mut asked: BTreeMap<String, BTreeSet<Direction>> = BTreeMap::new();
+        for pair in pairs {
+            for site in place::hooks(cluster, &lab, pair)?.into_iter().flatten() {
+                asked.entry(site.node).or_default().insert(site.direction);
+            }
+        }
         // Attaching waits for the kernel, so the nodes are done side by side.
         let enforced: Vec<(String, Result<Enforced, ProveError>)> = thread::scope(|scope| {
             let threads: Vec<_> = place::interfaces(&lab)
                 .into_iter()
                 .map(|(node, interfaces)| {
-                    let lab = &lab;
+                    let (lab, asked) = (&lab, asked.remove(&node).unwrap_or_default());
                     scope.spawn(move || {
-                        let enforced = enforce(lab, &node, rulesets, &interfaces);
+                        let enforced = enforce(lab, &node, rulesets, &interfaces, &asked);
                         (node, enforced)
                     })
                 })
@@ -140,13 +157,7 @@ impl TcPlace {
         for site in sites.iter().flatten() {
             let Some(enforced) = self.nodes.get_mut(&site.node) else { continue };
             let live = enforced.backend.datapath();
-            let witness = match enforced.witnesses.entry(site.direction) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(
-                    live.witness(site.direction)
-                        .map_err(ProveError::kernel("cannot load the program a second time"))?,
-                ),
-            };
+            let Some(witness) = enforced.witnesses.get_mut(&site.direction) else { continue };
             let identity = live.identity().map_err(ProveError::kernel("cannot identify the program"))?;
             if !witness.judges_like(&identity).map_err(ProveError::kernel("cannot identify the program"))? {
                 observation.differences.push(format!(
@@ -319,14 +330,26 @@ fn enforce(
     node: &str,
     rulesets: &Rulesets,
     interfaces: &BTreeMap<ObjectKey, String>,
+    asked: &BTreeSet<Direction>,
 ) -> Result<Enforced, ProveError> {
     let change = rulesets.change(1, |key| interfaces.get(key).cloned());
     let image = Image::from_change(&change)?;
     let netns = lab.node(node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
     let failed = |source| ProveError::Backend { backend: "tc", source };
-    let mut backend = TcBackend::load(netns, &LoadOptions::LAB).map_err(failed)?;
+    let mut backend = TcBackend::load(netns, &options(rulesets)).map_err(failed)?;
     backend.apply(&change).map_err(failed)?;
-    Ok(Enforced { backend, image, witnesses: BTreeMap::new() })
+    let witnesses = asked
+        .iter()
+        .map(|direction| Ok((*direction, backend.datapath().witness(*direction)?)))
+        .collect::<Result<_, LoadError>>()
+        .map_err(ProveError::kernel("cannot load the program a second time"))?;
+    Ok(Enforced { backend, image, witnesses })
+}
+
+/// A lab's sizes, with no more counters than there are entries: each is made once per CPU and instance.
+fn options(rulesets: &Rulesets) -> LoadOptions {
+    let counters = rulesets.numbers.entry_limit().max(FIRST_COMPILED_ENTRY).next_power_of_two();
+    LoadOptions { sizes: MapSizes { counters, ..MapSizes::LAB }, ..LoadOptions::LAB }
 }
 
 /// The verdict of a value read from `POLICY`, with its entry.
