@@ -79,6 +79,8 @@ pub(crate) enum BackendArg {
     Auto,
     /// The eBPF program
     Tc,
+    /// nftables: the same tables in another datapath; without root in a user namespace
+    Nft,
     /// No kernel at all
     None,
 }

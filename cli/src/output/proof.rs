@@ -38,9 +38,6 @@ pub(crate) fn render(proof: &Proof, subject: &str, texts: &Texts) -> String {
     for hop in &proof.hops {
         side(&mut rows, hop, texts);
     }
-    if let Some(reason) = &proof.drop_reason {
-        rows.broad("drop", &format!("the kernel's own reason: {reason}"));
-    }
     counters(&mut rows, proof);
     entry(&mut rows, proof);
     rows.finish()
@@ -102,6 +99,9 @@ fn prediction(proof: &Proof) -> String {
 }
 
 fn observation(proof: &Proof) -> String {
+    if proof.mode == Mode::Simulated {
+        return "not run: nothing was sent".to_owned();
+    }
     let asked = of(proof, &["test-run", "wire", "nft"]);
     let all_heard = asked.iter().all(|witness| witness.verdict.is_some());
     if let (true, Some(last)) = (all_heard && asked.len() > 1, asked.last()) {

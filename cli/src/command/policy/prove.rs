@@ -9,7 +9,8 @@ use netlab_core::policy::change::Verdict;
 use netlab_enforcer::prove::error::{Blame, ProveError};
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
 use netlab_enforcer::prove::{Datapath, Proven, prove};
-use netlab_node::capability::{KernelRelease, missing_capabilities};
+use netlab_lab::enter_user_namespace;
+use netlab_node::capability::{KernelRelease, find_tool, missing_capabilities, try_user_namespace};
 use serde::Serialize;
 
 use crate::args::globals::Globals;
@@ -37,16 +38,7 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
     let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
-    let obstacle = obstacle();
-    let datapath = match (args.backend, &obstacle) {
-        (BackendArg::None, _) | (BackendArg::Auto, Some(_)) => Datapath::None,
-        (BackendArg::Tc | BackendArg::Auto, None) => Datapath::Tc,
-        (BackendArg::Tc, Some(obstacle)) => {
-            return Err(Failure::not_allowed("the tc backend cannot be used here")
-                .caused_by(obstacle)
-                .hint("`netlab check` tells what this machine can do"));
-        }
-    };
+    let (datapath, obstacle) = choose(args.backend)?;
     terminal.progress(&format!("asking {datapath:?}"));
     let proven =
         prove(&input.loaded, &question.query, datapath).map_err(|error| could_not_try(&error, terminal))?;
@@ -75,8 +67,30 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     Ok(if incomplete { Exit::CannotTell } else { exit(&proven.proofs, args) })
 }
 
+/// The datapath to ask, and what stands in the way of a better one.
+fn choose(backend: BackendArg) -> Result<(Datapath, Option<String>), Failure> {
+    let tc = tc_obstacle();
+    match (backend, tc) {
+        (BackendArg::None, obstacle) => Ok((Datapath::None, obstacle)),
+        (BackendArg::Auto | BackendArg::Tc, None) => Ok((Datapath::Tc, None)),
+        (BackendArg::Tc, Some(obstacle)) => Err(Failure::not_allowed("the tc backend cannot be used here")
+            .caused_by(&obstacle)
+            .hint("`netlab check` tells what this machine can do; `--backend nft` needs no root")),
+        (BackendArg::Nft, _) => match ready_for_nft() {
+            Ok(()) => Ok((Datapath::Nft, None)),
+            Err(obstacle) => Err(Failure::not_allowed("the nft backend cannot be used here")
+                .caused_by(&obstacle)
+                .hint("`netlab check` tells what this machine can do")),
+        },
+        (BackendArg::Auto, Some(tc)) => match ready_for_nft() {
+            Ok(()) => Ok((Datapath::Nft, None)),
+            Err(nft) => Ok((Datapath::None, Some(format!("{tc}; {nft}")))),
+        },
+    }
+}
+
 /// Why the tc backend cannot work here, as far as it can be known without trying.
-fn obstacle() -> Option<String> {
+fn tc_obstacle() -> Option<String> {
     let missing = missing_capabilities();
     if !missing.is_empty() {
         return Some(format!("{} missing", missing.join(", ")));
@@ -85,6 +99,22 @@ fn obstacle() -> Option<String> {
         Some(release) if !release.has_tcx() => Some(format!("Linux {} is older than 6.6", release.text)),
         _ => None,
     }
+}
+
+/// Makes namespaces and nftables possible: as they are for root, else in a user namespace of this process, which
+/// is entered here, before there is any thread.
+fn ready_for_nft() -> Result<(), String> {
+    if find_tool("nft", &["--version"]).is_none() {
+        return Err("the program `nft` is not installed".to_owned());
+    }
+    let missing = missing_capabilities();
+    if !["CAP_NET_ADMIN", "CAP_SYS_ADMIN"].iter().any(|needed| missing.iter().any(|word| word == needed)) {
+        return Ok(());
+    }
+    if let Err(error) = try_user_namespace() {
+        return Err(format!("no user namespace: {error}"));
+    }
+    enter_user_namespace().map_err(|error| format!("no user namespace: {error}"))
 }
 
 fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {

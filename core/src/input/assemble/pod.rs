@@ -111,7 +111,7 @@ pub(super) fn stamp(pods: &mut Pods, workloads: &Workloads, diagnostics: &mut Ve
             let diagnostic = Diagnostic::warning(code::INVALID_ADDRESS, message)
                 .with_hint(format!("{hint}; the port is left out"))
                 .about(&object)
-                .at_path(&known.source, &format!("spec.template.{path}"));
+                .at_path(&known.source, format!("spec.template.{path}"));
             diagnostics.push(diagnostic);
         }
         model.owner = Some(workload.clone());
