@@ -14,4 +14,5 @@ mod bpf_require;
 mod bpf_speed;
 mod bpf_wire;
 mod bpf_world;
+mod program_agreement;
 mod prove;
