@@ -4,6 +4,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod bpf;
 mod docs;
 
@@ -16,6 +17,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure what the documents promise.
+    Bench(bench::Arguments),
     /// Build the BPF object and put it where the enforcer embeds it, or check that it is current.
     Bpf(bpf::Arguments),
     /// Write the pages of docs that are generated, or check that they are current.
@@ -24,6 +27,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Bench(arguments) => bench::run(&arguments),
         Task::Bpf(arguments) => bpf::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
     }
