@@ -11,7 +11,7 @@ pub(crate) enum Lab {
     /// links outside its own namespaces and nothing pinned: should that process die, everything is gone with it.
     #[command(after_help = "Examples:
   netlab lab up -f examples/shop
-  netlab lab up -f examples/shop --name second
+  netlab lab up -f examples/shop --lab second
   netlab lab up -f examples/shop --print")]
     Up(Up),
     /// Run a command in a pod, on a node or in the fabric between them
@@ -32,7 +32,7 @@ pub(crate) enum Lab {
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The lab's name
-    #[arg(long, alias = "lab", value_name = "NAME", default_value = "lab")]
+    #[arg(long = "lab", alias = "name", value_name = "NAME", default_value = "lab")]
     pub(crate) name: String,
     /// Build nothing; print the commands that a person would type to build the same
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) struct Exec {
 #[derive(Debug, Args)]
 pub(crate) struct LabName {
     /// The lab's name
-    #[arg(long, value_name = "NAME", default_value = "lab")]
+    #[arg(long, alias = "name", value_name = "NAME", default_value = "lab")]
     pub(crate) lab: String,
 }
 
@@ -70,6 +70,6 @@ pub(crate) struct LabName {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Only this lab
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "name", value_name = "NAME")]
     pub(crate) lab: Option<String>,
 }

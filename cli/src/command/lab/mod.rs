@@ -44,7 +44,7 @@ pub(crate) fn failure(error: &LabError, run_dir: &RunDir) -> Failure {
             }
         }
         LabError::AlreadyUp { name, .. } => {
-            failure.hint(format!("`netlab lab down --lab {name}`, or another name with `--name`"))
+            failure.hint(format!("`netlab lab down --lab {name}`, or another name with `--lab`"))
         }
         _ if error.is_permission() => failure.hint("run it as root; `netlab check` tells what is missing"),
         _ => failure,
