@@ -62,7 +62,9 @@ pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Fai
             failure.causes.extend(others.map(|(path, error)| format!("`{}`: {error}", path.display())));
             return Err(failure.hint(hint(error)));
         }
-        not_examined.iter().for_each(|text| terminal.note(&format!("warning: left out {text}")));
+        for text in &not_examined {
+            terminal.note(&format!("warning: left out {text}"));
+        }
     }
     terminal.progress(&format!("read {} files", sources.documents.len()));
     let mut loaded = load(sources.documents, &Budget::default());

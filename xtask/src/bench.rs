@@ -32,6 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "the figures are the product")]
 fn prove(runs: usize) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new(env!("CARGO"))

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a page is a pure function of the code; `--check` fails when a page differs from what it would be.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,7 +20,8 @@ pub(crate) struct Arguments {
 /// Writes or checks.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
-    for (name, page) in [("docs/codes.md", codes())] {
+    let pages = BTreeMap::from([("docs/codes.md", codes())]);
+    for (name, page) in pages {
         let path = root.join(name);
         if !arguments.check {
             std::fs::write(&path, page).with_context(|| format!("cannot write {name}"))?;

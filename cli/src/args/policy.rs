@@ -69,6 +69,10 @@ pub(crate) struct Prove {
     /// Keep the namespaces and maps after the answer, for this long or until Enter (or a signal), so that the
     /// printed `bpftool` command works
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = parse_timeout)]
+    #[expect(
+        clippy::option_option,
+        reason = "absent, given, and given with a duration are three cases to clap"
+    )]
     pub(crate) hold: Option<Option<Duration>>,
 }
 

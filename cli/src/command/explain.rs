@@ -23,6 +23,7 @@ struct Codes {
 /// One code.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the field names are the JSON's")]
 struct Code {
     code: &'static str,
     title: &'static str,

@@ -12,6 +12,7 @@ use crate::output::terminal::Terminal;
 /// What this build is.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the field names are the JSON's")]
 struct Version {
     /// Of the command and its libraries.
     version: &'static str,

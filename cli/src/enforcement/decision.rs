@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use netlab_core::policy::Rulesets;
+use netlab_core::policy::provenance::PolicyRef;
 use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, ipv4_of, is_ipv4};
 use netlab_ebpf::reason::Reason;
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,7 @@ impl Decision {
                 None if citation.isolated_by.is_empty() => String::new(),
                 None => {
                     let names: Vec<String> =
-                        citation.isolated_by.iter().map(|policy| policy.qualified_name()).collect();
+                        citation.isolated_by.iter().map(PolicyRef::qualified_name).collect();
                     format!("default deny of {}", names.join(", "))
                 }
             },

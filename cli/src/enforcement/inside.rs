@@ -159,7 +159,7 @@ impl Enforcer {
         let names: BTreeSet<&String> = lab.host_interfaces().values().map(|at| &at.node).collect();
         let mut nodes = Vec::new();
         for name in names {
-            let netns_fd = lab.node(name).map(|netns| netns.as_fd().as_raw_fd()).unwrap_or(-1);
+            let netns_fd = lab.node(name).map_or(-1, |netns| netns.as_fd().as_raw_fd());
             let mut node = NodeInForce { node: name.clone(), netns_fd, ..NodeInForce::default() };
             let mut pods = BTreeMap::new();
             for (key, at) in lab.host_interfaces().iter().filter(|(_, at)| at.node == *name) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use netlab_core::policy::Rulesets;
+use netlab_core::policy::provenance::PolicyRef;
 use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
@@ -26,12 +27,15 @@ pub(super) struct Words<'a> {
 }
 
 /// A map's name in the object, its id and its rows.
+type NamedRows = (&'static str, u32, Vec<MapRow>);
+
+/// Reads a map by its name on the command line; `None` when there is no such map.
 pub(super) fn read(
     map: &str,
     datapath: &Datapath,
     entries: &[u32],
     words: &Words<'_>,
-) -> Result<Option<(&'static str, u32, Vec<MapRow>)>, MapError> {
+) -> Result<Option<NamedRows>, MapError> {
     let (policy, state) = (datapath.policy(), datapath.state());
     Ok(Some(match map {
         "policy" => {
@@ -113,14 +117,14 @@ pub(super) fn read(
                     format!("{}:{}", dotted(key.local), key.local_port),
                     format!("{}:{}", dotted(key.remote), key.remote_port),
                 );
-                rows.push(words.flow(bytes_of(&key), &flow, key.protocol, ends));
+                rows.push(Words::flow(bytes_of(&key), &flow, key.protocol, ends));
             }
             for (key, flow) in state.conntrack6.entries()? {
                 let end = |address: &[u8; 16], port: u16| {
                     format!("[{}]:{port}", std::net::Ipv6Addr::from(*address))
                 };
                 let ends = (end(&key.local, key.local_port), end(&key.remote, key.remote_port));
-                rows.push(words.flow(bytes_of(&key), &flow, key.protocol, ends));
+                rows.push(Words::flow(bytes_of(&key), &flow, key.protocol, ends));
             }
             rows.sort_by(|a, b| a.words.cmp(&b.words));
             ("CONNTRACK4", state.conntrack4.id(), rows)
@@ -178,21 +182,21 @@ impl Words<'_> {
             return reason.describe().to_owned();
         }
         match self.rulesets.and_then(|rulesets| rulesets.cite(entry)) {
-            Some(citation) => match citation.rule {
-                Some(rule) => format!("{} {}", rule.qualified_name(), rule.path),
-                None => {
+            Some(citation) => {
+                if let Some(rule) = citation.rule {
+                    format!("{} {}", rule.qualified_name(), rule.path)
+                } else {
                     let names: Vec<String> =
-                        citation.isolated_by.iter().map(|policy| policy.qualified_name()).collect();
+                        citation.isolated_by.iter().map(PolicyRef::qualified_name).collect();
                     format!("default deny: {}", names.join(", "))
                 }
-            },
+            }
             None => "an entry of an earlier change".to_owned(),
         }
     }
 
     /// PROTOCOL, POD, PEER, OPENED, ENTRY.
     fn flow(
-        &self,
         key: &[u8],
         flow: &netlab_ebpf::abi::Flow,
         protocol: u8,

@@ -122,7 +122,7 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
     let column = indent + cited.chars().count();
     let mut lines = super::layout::wrap(&first, WIDTH.saturating_sub(column)).into_iter();
     let first = lines.next().unwrap_or_default();
-    rows.row(hop.direction, (head.0, &head.1), &&format!("{cited}{first}"));
+    rows.row(hop.direction, (head.0, &head.1), &format!("{cited}{first}"));
     for line in lines.chain(rest) {
         rows.line(&format!("{}{line}", " ".repeat(column)));
     }
@@ -142,12 +142,12 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
             let word = if index == 0 { "by" } else { "" };
             let place = place(policy.file.as_deref(), policy.line).unwrap_or_default();
             let name = format!("{} {}", policy.kind, policy.qualified_name());
-            rows.row(label, (QUIET, word), &&format!("{name:<31}  {place}"));
+            rows.row(label, (QUIET, word), &format!("{name:<31}  {place}"));
         }
         for near in &hop.side.near_misses {
             let name = format!("{} {}", near.rule.qualified_name(), near.rule.path);
             let place = place(near.rule.file.as_deref(), near.rule.line).unwrap_or_default();
-            rows.plain("near miss", &&format!("{name:<31}  {place}"));
+            rows.plain("near miss", &format!("{name:<31}  {place}"));
             rows.plain("", &near.reason);
         }
     }

@@ -173,6 +173,7 @@ fn check(path: &Path, bless: bool) -> usize {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn transcripts() {
     let bless = std::env::var("NETLAB_BLESS").is_ok_and(|value| value == "1");
     if !is_root() {

@@ -189,7 +189,8 @@ fn describe(machine: &mut Machine, objects: &WireObjects, question: &Question) -
     };
     let small = minimise(objects, &mut fails);
     let files = case::write(&small, question);
-    files.iter().map(|(file, content)| format!("##### {file}\n{content}\n")).collect()
+    let files: Vec<String> = files.iter().map(|(file, content)| format!("##### {file}\n{content}")).collect();
+    files.join("\n")
 }
 
 #[test]

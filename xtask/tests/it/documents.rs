@@ -42,9 +42,8 @@ fn links(text: &str) -> Vec<(usize, String)> {
         if line.trim_start().starts_with("```") {
             code = !code;
         }
-        let mut rest = line;
-        while !code {
-            let Some(start) = rest.find("](") else { break };
+        let mut rest = if code { "" } else { line };
+        while let Some(start) = rest.find("](") {
             rest = &rest[start + 2..];
             let Some(end) = rest.find(')') else { break };
             found.push((index + 1, rest[..end].to_owned()));
