@@ -5,6 +5,7 @@
 mod field;
 mod object;
 mod text;
+mod tier;
 
 use super::code;
 
@@ -41,5 +42,5 @@ pub fn page(code: &str) -> Option<&'static Page> {
 
 /// All pages, by code.
 pub fn all() -> impl Iterator<Item = &'static Page> {
-    text::PAGES.iter().chain(&object::PAGES).chain(&field::PAGES).chain(&LIMITS)
+    text::PAGES.iter().chain(&object::PAGES).chain(&field::PAGES).chain(&tier::PAGES).chain(&LIMITS)
 }

@@ -83,3 +83,35 @@ pub const SHARED_ADDRESS: &str = "NL0227";
 pub const BLOCK_MEETS_CHOSEN_ADDRESS: &str = "NL0228";
 /// A workload without a pod template.
 pub const NO_POD_TEMPLATE: &str = "NL0229";
+/// A `priority` that is missing or not 0 to 1000.
+pub const INVALID_PRIORITY: &str = "NL0230";
+/// A `tier` that is missing or not one of the two.
+pub const INVALID_TIER: &str = "NL0231";
+/// An `action` that is missing or not one of the kind's.
+pub const INVALID_ACTION: &str = "NL0232";
+/// A subject that has not exactly one field.
+pub const SUBJECT_NOT_ONE: &str = "NL0233";
+/// A port or protocol that has not exactly one field.
+pub const PORT_NOT_ONE: &str = "NL0234";
+/// A list or name that is shorter or longer than the API allows.
+pub const WRONG_LENGTH: &str = "NL0235";
+/// A kind of which there is one, under another name.
+pub const SINGLETON_NAME: &str = "NL0236";
+/// A peer of a kind that only a newer API can know.
+pub const PEER_NOT_KNOWN: &str = "NL0237";
+/// Domain names, which netlab cannot resolve.
+pub const DOMAIN_NAMES_NOT_MODELLED: &str = "NL0238";
+/// Not a domain name.
+pub const INVALID_DOMAIN_NAME: &str = "NL0239";
+/// A protocol without its port.
+pub const PROTOCOL_WITHOUT_PORT: &str = "NL0240";
+/// A port name that no pod has.
+pub const PORT_NAME_UNMATCHED: &str = "NL0241";
+/// A selector that no node matches.
+pub const NODES_UNMATCHED: &str = "NL0242";
+/// Policies of one tier that the API does not order.
+pub const TIED_POLICIES: &str = "NL0243";
+/// A selector that takes some pods of an owner and leaves others.
+pub const OWNER_SPLIT: &str = "NL0244";
+/// `pods` without one of its selectors.
+pub const PODS_SELECTOR_ABSENT: &str = "NL0245";

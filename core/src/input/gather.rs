@@ -91,7 +91,7 @@ impl Gathered {
         };
         match classify(api_version, kind) {
             Class::Known(known) => {
-                if known == Known::NetworkPolicy
+                if known.is_policy()
                     && let Some(spec) = node.get("spec")
                 {
                     self.diagnostics.extend(null_elements(spec).into_iter().map(stays_out));
@@ -173,7 +173,7 @@ impl Gathered {
         known: Known,
         kind: &str,
     ) -> Result<(), DecodeError> {
-        let source = || source(file, node, known == Known::NetworkPolicy);
+        let source = || source(file, node, known.is_policy());
         let objects = &mut self.objects;
         match known {
             Known::Namespace => objects.namespaces.push(read(node, source)?),
@@ -183,6 +183,11 @@ impl Gathered {
             Known::EndpointSlice => objects.endpoint_slices.push(read(node, source)?),
             Known::CronJob => objects.cron_jobs.push(read(node, source)?),
             Known::NetworkPolicy => objects.network_policies.push(read(node, source)?),
+            Known::AdminNetworkPolicy => objects.admin_network_policies.push(read(node, source)?),
+            Known::BaselineAdminNetworkPolicy => {
+                objects.baseline_admin_network_policies.push(read(node, source)?);
+            }
+            Known::ClusterNetworkPolicy => objects.cluster_network_policies.push(read(node, source)?),
             Known::Workload => {
                 let mut workload: Sourced<super::wire::workload::Workload> = read(node, source)?;
                 kind.clone_into(&mut workload.object.kind);

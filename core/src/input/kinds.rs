@@ -32,10 +32,26 @@ pub(super) enum Known {
     EndpointSlice,
     Workload,
     CronJob,
+    AdminNetworkPolicy,
+    BaselineAdminNetworkPolicy,
+    ClusterNetworkPolicy,
     NetworkPolicy,
 }
 
-const KNOWN: [(&str, Known, &[&str]); 13] = [
+impl Known {
+    /// True for the kinds in which every field matters.
+    pub(super) const fn is_policy(self) -> bool {
+        matches!(
+            self,
+            Self::AdminNetworkPolicy
+                | Self::BaselineAdminNetworkPolicy
+                | Self::ClusterNetworkPolicy
+                | Self::NetworkPolicy
+        )
+    }
+}
+
+const KNOWN: [(&str, Known, &[&str]); 16] = [
     ("Namespace", Known::Namespace, &["v1"]),
     ("Pod", Known::Pod, &["v1"]),
     ("Node", Known::Node, &["v1"]),
@@ -49,7 +65,14 @@ const KNOWN: [(&str, Known, &[&str]); 13] = [
     ("Job", Known::Workload, &["batch/v1"]),
     ("CronJob", Known::CronJob, &["batch/v1", "batch/v1beta1"]),
     ("NetworkPolicy", Known::NetworkPolicy, &["networking.k8s.io/v1"]),
+    ("AdminNetworkPolicy", Known::AdminNetworkPolicy, &["policy.networking.k8s.io/v1alpha1"]),
+    ("BaselineAdminNetworkPolicy", Known::BaselineAdminNetworkPolicy, &["policy.networking.k8s.io/v1alpha1"]),
+    ("ClusterNetworkPolicy", Known::ClusterNetworkPolicy, &["policy.networking.k8s.io/v1alpha2"]),
 ];
+
+/// The group of the three last ones, and the versions of it that are understood.
+const POLICY_GROUP: &str = "policy.networking.k8s.io";
+const POLICY_VERSIONS: [&str; 2] = ["v1alpha1", "v1alpha2"];
 
 /// The older versions have the same pod template in the same place.
 const APPS: &[&str] = &["apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"];
@@ -77,18 +100,15 @@ const VENDOR_GROUPS: [&str; 10] = [
 
 /// Decides by `apiVersion` and `kind`.
 pub(super) fn classify(api_version: &str, kind: &str) -> Class {
-    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let known = KNOWN.iter().find(|(name, ..)| *name == kind);
     if let Some((_, known, versions)) = known
         && versions.contains(&api_version)
     {
         return Class::Known(*known);
     }
-    if group == "policy.networking.k8s.io"
-        || (matches!(kind, "AdminNetworkPolicy" | "BaselineAdminNetworkPolicy" | "ClusterNetworkPolicy")
-            && !VENDOR_GROUPS.contains(&group))
-    {
-        return Class::NotUnderstood;
+    if group == POLICY_GROUP {
+        return policy_group(version, kind);
     }
     if matches!(kind, "UserDefinedNetwork" | "ClusterUserDefinedNetwork" | "NetworkAttachmentDefinition") {
         return Class::Network;
@@ -100,6 +120,11 @@ pub(super) fn classify(api_version: &str, kind: &str) -> Class {
     match known {
         // Nobody but the vendors above has a kind of this name.
         Some((_, Known::NetworkPolicy, versions)) => return Class::WrongApiVersion { expected: versions[0] },
+        // Of these anybody may have one; under a group of Kubernetes itself it is ours.
+        Some((_, known, versions)) if known.is_policy() => {
+            let ours = OWN_GROUPS.contains(&group) || group.ends_with("k8s.io");
+            return if ours { Class::WrongApiVersion { expected: versions[0] } } else { Class::VendorPolicy };
+        }
         Some((_, _, versions)) if OWN_GROUPS.contains(&group) => {
             return Class::WrongApiVersion { expected: versions[0] };
         }
@@ -124,9 +149,31 @@ pub(super) fn classify(api_version: &str, kind: &str) -> Class {
     Class::Other
 }
 
+/// Everything in this group can change a verdict, newer versions included.
+fn policy_group(version: &str, kind: &str) -> Class {
+    let ours = || KNOWN.iter().filter(|(_, known, _)| known.is_policy() && *known != Known::NetworkPolicy);
+    match ours().find(|(name, ..)| *name == kind) {
+        Some((_, _, versions)) if POLICY_VERSIONS.contains(&version) => {
+            Class::WrongApiVersion { expected: versions[0] }
+        }
+        Some(_) => Class::NotUnderstood,
+        None => {
+            let distance = |name: &str| strsim::osa_distance(&kind.to_lowercase(), &name.to_lowercase());
+            let nearest = ours().map(|(name, ..)| (distance(name), *name)).min();
+            match nearest {
+                Some((distance, nearest)) if distance <= nearest.len() / 4 => Class::Misspelt { nearest },
+                _ => Class::NotUnderstood,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const V1ALPHA1: &str = "policy.networking.k8s.io/v1alpha1";
+    const V1ALPHA2: &str = "policy.networking.k8s.io/v1alpha2";
 
     #[test]
     fn nothing_that_could_matter_is_overlooked() {
@@ -142,9 +189,19 @@ mod tests {
             ("networking.k8s.io/v1", "NetworkPolciy", misspelt),
             ("networking.k8s.io/v1", "NetPol", misspelt),
             ("networking.k8s.io/v1", "Ingress", Class::Other),
-            ("policy.networking.k8s.io/v1alpha1", "AdminNetworkPolicy", Class::NotUnderstood),
-            ("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", Class::NotUnderstood),
+            (V1ALPHA1, "AdminNetworkPolicy", Class::Known(Known::AdminNetworkPolicy)),
+            (V1ALPHA1, "BaselineAdminNetworkPolicy", Class::Known(Known::BaselineAdminNetworkPolicy)),
+            (V1ALPHA2, "ClusterNetworkPolicy", Class::Known(Known::ClusterNetworkPolicy)),
+            (V1ALPHA2, "AdminNetworkPolicy", Class::WrongApiVersion { expected: V1ALPHA1 }),
+            (V1ALPHA1, "ClusterNetworkPolicy", Class::WrongApiVersion { expected: V1ALPHA2 }),
+            ("networking.k8s.io/v1", "ClusterNetworkPolicy", Class::WrongApiVersion { expected: V1ALPHA2 }),
+            (V1ALPHA1, "AdminNetworkPolciy", Class::Misspelt { nearest: "AdminNetworkPolicy" }),
+            (V1ALPHA2, "clusternetworkpolicy", Class::Misspelt { nearest: "ClusterNetworkPolicy" }),
+            ("policy.networking.k8s.io/v1beta1", "ClusterNetworkPolicy", Class::NotUnderstood),
+            ("policy.networking.k8s.io/v1alpha2", "TenantPolicy", Class::NotUnderstood),
             ("networking.k8s.aws/v1alpha1", "ClusterNetworkPolicy", Class::VendorPolicy),
+            ("crd.antrea.io/v1beta1", "ClusterNetworkPolicy", Class::VendorPolicy),
+            ("policy.example.org/v1", "ClusterNetworkPolicy", Class::VendorPolicy),
             ("crd.antrea.io/v1beta1", "NetworkPolicy", Class::VendorPolicy),
             ("projectcalico.org/v3", "GlobalNetworkPolicy", Class::VendorPolicy),
             ("cilium.io/v2", "CiliumNetworkPolicy", Class::VendorPolicy),

@@ -70,6 +70,12 @@ pub struct WireObjects {
     pub nodes: Vec<wire::core_v1::Node>,
     /// Network policies that passed validation.
     pub network_policies: Vec<wire::network_policy::NetworkPolicy>,
+    /// Admin network policies that passed validation.
+    pub admin_network_policies: Vec<wire::admin_network_policy::AdminNetworkPolicy>,
+    /// Baseline admin network policies that passed validation.
+    pub baseline_admin_network_policies: Vec<wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy>,
+    /// Cluster network policies that passed validation.
+    pub cluster_network_policies: Vec<wire::cluster_network_policy::ClusterNetworkPolicy>,
 }
 
 /// What loading gives: it never fails, it tells.

@@ -1,5 +1,8 @@
 //! Wire structs with their sources: what a text, a snapshot or an API server gives before it becomes a model.
 
+use super::wire::admin_network_policy::AdminNetworkPolicy;
+use super::wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy;
+use super::wire::cluster_network_policy::ClusterNetworkPolicy;
 use super::wire::core_v1::{Namespace, Node, Pod};
 use super::wire::network_policy::NetworkPolicy;
 use super::wire::service::{EndpointSlice, Service};
@@ -34,4 +37,10 @@ pub struct Objects {
     pub cron_jobs: Vec<Sourced<CronJob>>,
     /// Network policies.
     pub network_policies: Vec<Sourced<NetworkPolicy>>,
+    /// Admin network policies.
+    pub admin_network_policies: Vec<Sourced<AdminNetworkPolicy>>,
+    /// Baseline admin network policies: one, if all is well.
+    pub baseline_admin_network_policies: Vec<Sourced<BaselineAdminNetworkPolicy>>,
+    /// Cluster network policies.
+    pub cluster_network_policies: Vec<Sourced<ClusterNetworkPolicy>>,
 }

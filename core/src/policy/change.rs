@@ -32,9 +32,9 @@ pub struct Change {
 pub struct RulesetTable {
     /// Below 2^30, not 0.
     pub id: u32,
-    /// `None` when no policy isolates its pods for ingress.
+    /// `None` when no policy of any tier acts on its pods' ingress.
     pub ingress: Option<DirectionTable>,
-    /// `None` when no policy isolates its pods for egress.
+    /// `None` when no policy of any tier acts on its pods' egress.
     pub egress: Option<DirectionTable>,
 }
 

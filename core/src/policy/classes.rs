@@ -1,20 +1,21 @@
 //! Peer classes: sets of addresses that no rule in scope tells apart.
 //!
 //! Invariant: two addresses share a class exactly when the same peer selectors select their pods, the same
-//! prefix is the longest around them, and, where egress rules use port names, their pods resolve those names to
-//! the same numbers. A pod's class therefore knows its memberships in every CIDR too. Classes are ordered:
-//! prefixes first, then pods, each by content.
+//! node selectors the nodes that have them, the same prefix is the longest around them, and, where egress rules use
+//! port names, their pods resolve those names to the same numbers. A pod's class therefore knows its memberships
+//! in every CIDR too. Classes are ordered: prefixes first, then pods and nodes, each by content.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::groups::{GroupIndex, Groups, number};
 use super::prefixes::{PrefixIndex, Prefixes};
 use crate::model::address::AddressBlock;
-use crate::model::cluster::ContainerPort;
+use crate::model::cluster::{Cluster, ContainerPort};
 use crate::model::policy::PodSelector;
 use crate::model::port::Protocol;
+use crate::model::selector::Selector;
 
 /// Index of a class.
 pub(super) type ClassIndex = u32;
@@ -29,6 +30,8 @@ pub(super) struct ClassContent {
     pub(super) prefix: PrefixIndex,
     /// `None` for addresses that are no pod's.
     pub(super) pod: Option<PodContent>,
+    /// The node selectors that match a node with the address, ascending indices into the list of them.
+    pub(super) nodes: Vec<u32>,
 }
 
 /// What all pods of a class have in common.
@@ -45,17 +48,21 @@ pub(super) struct PodContent {
 pub(super) struct Classes {
     pub(super) prefixes: Prefixes,
     pub(super) list: Vec<ClassContent>,
-    /// Every policed pod address and its class, sorted by address.
+    /// The address of every policed pod, and of every node that a selector matches, with its class; sorted by
+    /// address.
     pub(super) addresses: Vec<(IpAddr, ClassIndex)>,
     of_selector: Vec<Vec<ClassIndex>>,
+    of_nodes: Vec<Vec<ClassIndex>>,
     of_prefix: Vec<Vec<ClassIndex>>,
 }
 
 impl Classes {
     /// Cuts the classes for these peers. `egress_names` are the names that egress rules use.
     pub(super) fn new(
+        cluster: &Cluster,
         groups: &Groups<'_>,
         selectors: &[&PodSelector],
+        node_selectors: &[&Selector],
         blocks: &[&AddressBlock],
         egress_names: &[NameKey],
     ) -> Self {
@@ -71,40 +78,60 @@ impl Classes {
         pods.sort_unstable();
         // Two policed pods with one address cannot both be right; the input says so, the first by name stands.
         pods.dedup_by_key(|(address, _)| *address);
-        let sorted: Vec<IpAddr> = pods.iter().map(|(address, _)| *address).collect();
-        let longest = prefixes.longest(&sorted);
-
-        let mut contents: Vec<ClassContent> =
-            (0..number(prefixes.list.len())).map(|prefix| ClassContent { prefix, pod: None }).collect();
-        let mut interned: HashMap<(PrefixIndex, u32), ClassIndex> = HashMap::new();
-        let mut distinct: Vec<(PrefixIndex, u32)> = pods
-            .iter()
-            .zip(&longest)
-            .map(|((_, group), prefix)| (*prefix, content.of_group[*group as usize]))
+        let mut owners: BTreeMap<IpAddr, Owner> = pods
+            .into_iter()
+            .map(|(address, group)| (address, (Some(content.of_group[group as usize]), Vec::new())))
             .collect();
-        let keys = distinct.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        for (prefix, pod) in distinct {
-            interned.insert((prefix, pod), number(contents.len()));
-            contents.push(ClassContent { prefix, pod: Some(content.list[pod as usize].clone()) });
+        for (index, selector) in node_selectors.iter().enumerate() {
+            for node in cluster.nodes.values().filter(|node| selector.matches(&node.labels)) {
+                for address in &node.addresses {
+                    let (_, nodes) = owners.entry(*address).or_default();
+                    if nodes.last() != Some(&number(index)) {
+                        nodes.push(number(index));
+                    }
+                }
+            }
+        }
+        let sorted: Vec<IpAddr> = owners.keys().copied().collect();
+        let keys: Vec<(PrefixIndex, Owner)> =
+            prefixes.longest(&sorted).into_iter().zip(owners.into_values()).collect();
+
+        let mut contents: Vec<ClassContent> = (0..number(prefixes.list.len()))
+            .map(|prefix| ClassContent { prefix, pod: None, nodes: Vec::new() })
+            .collect();
+        let mut interned: HashMap<&(PrefixIndex, Owner), ClassIndex> = HashMap::new();
+        let distinct: BTreeSet<&(PrefixIndex, Owner)> = keys.iter().collect();
+        for key in distinct {
+            let (prefix, (pod, nodes)) = key;
+            interned.insert(key, number(contents.len()));
+            let pod = pod.map(|pod| content.list[pod as usize].clone());
+            contents.push(ClassContent { prefix: *prefix, pod, nodes: nodes.clone() });
         }
         let addresses = sorted.into_iter().zip(keys.iter().map(|key| interned[key])).collect();
 
         let mut of_selector = vec![Vec::new(); selectors.len()];
+        let mut of_nodes = vec![Vec::new(); node_selectors.len()];
         let mut of_prefix = vec![Vec::new(); prefixes.list.len()];
         for (index, class) in contents.iter().enumerate() {
             of_prefix[class.prefix as usize].push(number(index));
             for selector in class.pod.iter().flat_map(|pod| &pod.selectors) {
                 of_selector[*selector as usize].push(number(index));
             }
+            for selector in &class.nodes {
+                of_nodes[*selector as usize].push(number(index));
+            }
         }
-        Self { prefixes, list: contents, addresses, of_selector, of_prefix }
+        Self { prefixes, list: contents, addresses, of_selector, of_nodes, of_prefix }
     }
 
     /// The classes that a peer selector matches.
     pub(super) fn of_selector(&self, selector: u32) -> &[ClassIndex] {
         &self.of_selector[selector as usize]
+    }
+
+    /// The classes that a node selector matches.
+    pub(super) fn of_nodes(&self, selector: u32) -> &[ClassIndex] {
+        &self.of_nodes[selector as usize]
     }
 
     /// The classes that an address block matches.
@@ -125,6 +152,9 @@ impl Classes {
         }
     }
 }
+
+/// Whose an address is: the content of its pod, and the node selectors that match its node.
+type Owner = (Option<u32>, Vec<u32>);
 
 /// The distinct pod contents, and which one each group has.
 struct PodContents {

@@ -18,8 +18,9 @@ use super::scope::Scope;
 use crate::diagnostic::Diagnostic;
 use crate::model::address::AddressBlock;
 use crate::model::cluster::Cluster;
-use crate::model::policy::{PeerMatch, PodSelector, Policies, Policy, Rule};
+use crate::model::policy::{PeerMatch, PodSelector, Policies, Policy, PolicyTier, Rule};
 use crate::model::port::{PortMatch, PortRange};
+use crate::model::selector::Selector;
 
 /// The outcome of a compilation.
 #[derive(Debug)]
@@ -64,7 +65,14 @@ fn build(cluster: &Cluster, policies: &Arc<Policies>, scope: &Scope, mut numbers
         .collect();
     let subjects = Subjects::new(&groups, policies, &in_scope);
     let peers = Peers::new(policies, &subjects.active);
-    let classes = Classes::new(&groups, &peers.selectors, &peers.blocks, &peers.egress_names);
+    let classes = Classes::new(
+        cluster,
+        &groups,
+        &peers.selectors,
+        &peers.node_selectors,
+        &peers.blocks,
+        &peers.egress_names,
+    );
     let class_numbers = number_classes(&classes, &peers, &mut numbers);
 
     let builder = TableBuilder { policies, peers: &peers, classes: &classes, class_numbers: &class_numbers };
@@ -202,6 +210,7 @@ fn names_used<'a>(
 struct Peers<'a> {
     selectors: Vec<&'a PodSelector>,
     selector_index: HashMap<&'a PodSelector, u32>,
+    node_selectors: Vec<&'a Selector>,
     blocks: Vec<&'a AddressBlock>,
     egress_names: Vec<NameKey>,
 }
@@ -209,6 +218,7 @@ struct Peers<'a> {
 impl<'a> Peers<'a> {
     fn new(policies: &'a Policies, active: &[BTreeSet<u32>; 2]) -> Self {
         let mut selectors: BTreeSet<&PodSelector> = BTreeSet::new();
+        let mut node_selectors: BTreeSet<&Selector> = BTreeSet::new();
         let mut blocks: BTreeSet<&AddressBlock> = BTreeSet::new();
         for (direction, active) in [Direction::Ingress, Direction::Egress].into_iter().zip(active) {
             let rules =
@@ -217,6 +227,7 @@ impl<'a> Peers<'a> {
                 match &peer.matches {
                     PeerMatch::Pods(selector) => _ = selectors.insert(selector),
                     PeerMatch::Block(block) => _ = blocks.insert(block),
+                    PeerMatch::Nodes(selector) => _ = node_selectors.insert(selector),
                 }
             }
         }
@@ -226,6 +237,7 @@ impl<'a> Peers<'a> {
         Self {
             selectors,
             selector_index,
+            node_selectors: node_selectors.into_iter().collect(),
             blocks: blocks.into_iter().collect(),
             egress_names: names_used(policies, &active[1], Direction::Egress),
         }
@@ -257,6 +269,9 @@ fn number_classes(classes: &Classes, peers: &Peers<'_>, numbers: &mut Numbers) -
                     digest.field(format!("{name} {protocol} {ports:?}"));
                 }
             }
+            for selector in &class.nodes {
+                digest.field(format!("node {:?}", peers.node_selectors[*selector as usize]));
+            }
             numbers.class(digest.finish())
         })
         .collect()
@@ -281,11 +296,12 @@ impl TableBuilder<'_> {
             Direction::Ingress => (own_names, Vec::new()),
             Direction::Egress => (&[][..], names_used(self.policies, selected, direction)),
         };
-        let sources: Vec<(u32, u32, &Rule)> = selected
-            .iter()
+        let sources: Vec<(u32, u32, &Rule)> = self
+            .in_order(selected)
+            .into_iter()
             .flat_map(|policy| {
-                let rules = rules(&self.policies.list[*policy as usize], direction).unwrap_or_default();
-                rules.iter().enumerate().map(|(rule, source)| (*policy, number(rule), source))
+                let rules = rules(&self.policies.list[policy as usize], direction).unwrap_or_default();
+                rules.iter().enumerate().map(move |(rule, source)| (policy, number(rule), source))
             })
             .collect();
         let atoms = self.atoms(&sources, own_names, &names);
@@ -294,6 +310,9 @@ impl TableBuilder<'_> {
             .map(|(policy, rule, source)| TableRule {
                 policy: *policy,
                 rule: *rule,
+                tier: self.policies.list[*policy as usize].tier,
+                priority: self.policies.list[*policy as usize].priority,
+                action: source.action,
                 ports: source.ports.as_ref().map(|ports| {
                     ports
                         .iter()
@@ -305,7 +324,8 @@ impl TableBuilder<'_> {
         let mut table = Table {
             direction,
             first_entry: 0,
-            isolated_by: selected.to_vec(),
+            acting: selected.to_vec(),
+            isolated_by: selected.iter().copied().filter(|policy| self.isolates(*policy)).collect(),
             rules,
             ports: PortClasses::new(&atoms),
             rows: Vec::new(),
@@ -316,6 +336,20 @@ impl TableBuilder<'_> {
         let count = number(table.rows.len() * table.ports.list.len());
         table.first_entry = numbers.entries(digest.clone(), count);
         (table, digest)
+    }
+
+    /// Policies in the order in which they are asked; those that the API does not order, by name.
+    fn in_order(&self, selected: &[u32]) -> Vec<u32> {
+        let mut order = selected.to_vec();
+        order.sort_by_key(|index| {
+            let policy = &self.policies.list[*index as usize];
+            (policy.tier, policy.priority.is_none(), policy.priority, *index)
+        });
+        order
+    }
+
+    fn isolates(&self, policy: u32) -> bool {
+        self.policies.list[policy as usize].tier == PolicyTier::NetworkPolicy
     }
 
     /// Every range that a rule names and every number that one of its port names may stand for; sorted.
@@ -361,6 +395,10 @@ impl TableBuilder<'_> {
                     PeerMatch::Pods(selector) => {
                         self.classes.of_selector(self.peers.selector_index[selector])
                     }
+                    PeerMatch::Nodes(selector) => {
+                        let index = self.peers.node_selectors.binary_search(&selector);
+                        index.map_or(&[][..], |index| self.classes.of_nodes(number(index)))
+                    }
                     PeerMatch::Block(block) => {
                         of_block = self.classes.of_block(block);
                         &of_block
@@ -401,12 +439,13 @@ impl TableBuilder<'_> {
     fn digest(&self, table: &Table) -> String {
         let mut digest = DigestBuilder::default();
         digest.number(table.direction as u32);
-        for policy in &table.isolated_by {
+        for policy in &table.acting {
             digest.field(self.policies.list[*policy as usize].id.to_string());
         }
         for rule in &table.rules {
             digest.field(self.policies.list[rule.policy as usize].id.to_string());
             digest.number(rule.rule);
+            digest.field(format!("{:?} {:?} {:?}", rule.tier, rule.priority, rule.action));
             digest.field(format!("{:?}", rule.ports));
         }
         for class in &table.ports.list {

@@ -82,8 +82,11 @@ pub struct PairEvaluation {
     pub destination: IpAddr,
     /// Destination port; 0 where the protocol has none.
     pub port: u16,
-    /// Both sides together.
+    /// Both sides together, as the tables hold it.
     pub verdict: Verdict,
+    /// Why the API does not define the verdict, if it does not: `tie between AdminNetworkPolicy a and …`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undefined: Option<String>,
     /// The source's side.
     pub egress: Side,
     /// The destination's side.
@@ -98,14 +101,20 @@ pub struct Side {
     pub verdict: Verdict,
     /// Who decided.
     pub tier: TierName,
-    /// The rule that admits, if one does.
+    /// The rule that decides, if one does.
     pub rule: Option<RuleRef>,
+    /// The `Pass` rules that led there, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<RuleRef>,
     /// The policies that isolate this side.
     pub isolated_by: Vec<PolicyRef>,
     /// For a default deny: the rules that came closest.
     pub near_misses: Vec<NearMiss>,
-    /// Other rules that match too.
+    /// Other rules that match too: not needed, outranked, or never asked.
     pub losers: Vec<RuleRef>,
+    /// The policies whose order the API leaves open and on which the verdict depends; then the tables deny.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tied: Vec<PolicyRef>,
     /// The deciding entry; `None` where no hook is.
     pub entry: Option<u32>,
     /// In words, when no rule decided.
@@ -152,11 +161,15 @@ pub fn evaluate(cluster: &Cluster, rulesets: &Rulesets, query: &Query) -> Result
     let mut verdicts: Vec<Verdict> = answers.iter().map(|answer| answer.verdict).collect();
     verdicts.sort_unstable();
     verdicts.dedup();
+    let undefined: std::collections::BTreeSet<&String> =
+        answers.iter().filter_map(|answer| answer.undefined.as_ref()).collect();
     let verdict = match verdicts.as_slice() {
         [] => Outcome::Undefined,
+        _ if !undefined.is_empty() => Outcome::Undefined,
         [verdict] if notes.is_empty() => (*verdict).into(),
         _ => Outcome::Mixed,
     };
+    notes.extend(undefined.into_iter().map(|why| format!("undefined({why}): netlab's tables deny it")));
     notes.extend(dependencies(cluster, &pairs));
     let shown = answers.iter().find(|answer| answer.verdict == Verdict::Deny).or(answers.first());
     let (egress, ingress) = shown.map_or_else(
@@ -179,8 +192,30 @@ fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: 
         destination: pair.tuple.destination,
         port: pair.tuple.destination_port,
         verdict: egress.verdict.max(ingress.verdict),
+        undefined: undefined(&egress, &ingress),
         egress,
         ingress,
+    }
+}
+
+/// Why the verdict of the two sides together is not defined. A side that denies for sure settles it.
+fn undefined(egress: &Side, ingress: &Side) -> Option<String> {
+    let sides = [egress, ingress];
+    if sides.iter().any(|side| side.verdict == Verdict::Deny && side.tied.is_empty()) {
+        return None;
+    }
+    let ties: Vec<String> =
+        sides.iter().filter(|side| !side.tied.is_empty()).map(|side| tie_words(&side.tied)).collect();
+    (!ties.is_empty()).then(|| ties.join("; "))
+}
+
+/// `tie between AdminNetworkPolicy a and AdminNetworkPolicy b`.
+fn tie_words(tied: &[PolicyRef]) -> String {
+    let names: Vec<String> = tied.iter().map(PolicyRef::kind_and_name).collect();
+    match names.split_last() {
+        Some((last, [])) => format!("tie of {last}"),
+        Some((last, others)) => format!("tie between {} and {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -209,18 +244,23 @@ pub fn side(cluster: &Cluster, rulesets: &Rulesets, pair: &Pair, hop: HopVerdict
     } else {
         Vec::new()
     };
-    let reason = match (&citation.rule, default_deny) {
+    let mut reason = match (&citation.rule, citation.reason) {
         (Some(_), _) => String::new(),
-        (None, true) => "default deny: isolated, and no rule admits".to_owned(),
-        (None, false) => hop.reason_words(),
+        (None, Reason::Row) => citation.words(),
+        (None, _) => hop.reason_words(),
     };
+    if !citation.tied.is_empty() {
+        reason = format!("undefined({}): netlab's tables deny it", tie_words(&citation.tied));
+    }
     Side {
         verdict: hop.verdict,
         tier: citation.tier.into(),
         rule: citation.rule,
+        passed: citation.passed,
         isolated_by: citation.isolated_by,
         near_misses,
         losers: citation.losers,
+        tied: citation.tied,
         entry: Some(hop.entry),
         reason,
     }
@@ -243,9 +283,11 @@ fn no_hook(reason: &str) -> Side {
         verdict: Verdict::Allow,
         tier: TierName::Default,
         rule: None,
+        passed: Vec::new(),
         isolated_by: Vec::new(),
         near_misses: Vec::new(),
         losers: Vec::new(),
+        tied: Vec::new(),
         entry: None,
         reason: reason.to_owned(),
     }

@@ -2,13 +2,14 @@
 //! oracle.
 //!
 //! The way of a policy: [`classes`] cuts pods and addresses into classes that no policy tells apart, [`ports`]
-//! cuts ports, [`compile`] decides every (ruleset, direction, peer class, port class) and keeps who decided it
-//! ([`ruleset`], [`provenance`]); [`change`] is that as plain data for backends, [`image`] as the kernel's
+//! cuts ports, [`compile`] makes the tables of every (ruleset, direction), [`decide`] says what each (peer class, port
+//! class) of them comes to and who decided it ([`ruleset`], [`provenance`]); [`change`] is that as plain data for backends, [`image`] as the kernel's
 //! bytes, and [`engine`] runs the kernel's judgement over them. [`evaluate`] answers one question that way.
 
 pub mod change;
 mod classes;
 mod compile;
+mod decide;
 pub mod engine;
 pub mod evaluate;
 pub mod frame;

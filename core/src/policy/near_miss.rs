@@ -81,7 +81,7 @@ impl View<'_> {
                     break;
                 }
                 Some((distance, reason)) => {
-                    let rule = RuleRef::new(policy, &peer.path, None);
+                    let rule = RuleRef::new(policy, rule, &peer.path, None);
                     failing.push((distance, NearMiss { rule, reason }));
                 }
             }
@@ -91,7 +91,7 @@ impl View<'_> {
         }
         let Some(reason) = self.ports(rule) else { return Vec::new() };
         let path = format!("{}.ports", rule.path);
-        vec![(0, NearMiss { rule: RuleRef::new(policy, &path, None), reason })]
+        vec![(0, NearMiss { rule: RuleRef::new(policy, rule, &path, None), reason })]
     }
 
     /// Why a peer does not match, with how far off it is; `None` when it matches.
@@ -106,6 +106,12 @@ impl View<'_> {
                 })
             }
             PeerMatch::Pods(selector) => self.pods(selector),
+            PeerMatch::Nodes(selector) => {
+                let mut nodes = self.cluster.nodes.values();
+                let matches = nodes
+                    .any(|node| node.addresses.contains(&self.address) && selector.matches(&node.labels));
+                (!matches).then(|| (4, format!("wants a node with {selector}; {} is none", self.address)))
+            }
         }
     }
 

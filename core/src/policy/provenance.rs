@@ -1,7 +1,8 @@
 //! From an entry back to who put it there: the rule, what else matched, the policies that isolate.
 //!
 //! Invariant: every entry id that a compilation gave out can be cited, and so can every built-in one. A default
-//! deny has no rule to cite, so it cites the whole set of policies that isolate.
+//! deny has no rule to cite, so it cites the whole set of policies that isolate; a default allow in a table cites
+//! the policies that act on the pod and do not match.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::change::Verdict;
 use super::ruleset::{Matched, Rulesets, Table};
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, Rule};
 
 /// A policy, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,6 +52,12 @@ pub struct RuleRef {
     pub name: String,
     /// The peer that matched, `spec.ingress[0].from[1]`, or the rule when it names no peers.
     pub path: String,
+    /// The rule's own name, where its kind has names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_name: Option<Arc<str>>,
+    /// What the rule does, in its kind's words, where rules have an action: `Allow`, `Accept`, `Deny` or `Pass`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<&'static str>,
     /// The element of `ports` that matched, if the rule has any.
     pub port_path: Option<String>,
     /// The file, if it came from one.
@@ -74,12 +81,15 @@ impl RuleRef {
         }
     }
 
-    pub(super) fn new(policy: &Policy, path: &str, port_path: Option<String>) -> Self {
+    pub(super) fn new(policy: &Policy, rule: &Rule, path: &str, port_path: Option<String>) -> Self {
+        let kind = policy.id.kind;
         Self {
-            kind: policy.id.kind.as_str(),
+            kind: kind.as_str(),
             namespace: policy.id.namespace.clone(),
             name: policy.id.name.clone(),
             path: path.to_owned(),
+            rule_name: rule.name.clone(),
+            action: kind.is_ordered().then(|| kind.action_word(rule.action)),
             port_path,
             file: policy.source.file.clone(),
             line: policy.source.locate(path).map(|position| position.line),
@@ -104,10 +114,46 @@ pub struct Citation {
     pub tier: Tier,
     /// The rule that won, if one did.
     pub rule: Option<RuleRef>,
-    /// Other rules that matched too.
+    /// The `Pass` rules that led there, in order.
+    pub passed: Vec<RuleRef>,
+    /// Other rules that matched too: not needed, outranked, or never asked.
     pub losers: Vec<RuleRef>,
     /// The policies that isolate in this direction.
     pub isolated_by: Vec<PolicyRef>,
+    /// The policies of every tier that act on the pod in this direction.
+    pub acting: Vec<PolicyRef>,
+    /// The policies whose order the API leaves open and on which the verdict depends; then the tables deny.
+    pub tied: Vec<PolicyRef>,
+}
+
+impl Citation {
+    /// What decided, in words, when it was no rule.
+    pub fn words(&self) -> String {
+        if self.reason != Reason::Row {
+            return self.reason.describe().to_owned();
+        }
+        if self.verdict == Verdict::Deny {
+            return "default deny: isolated, and no rule admits".to_owned();
+        }
+        let mut kinds: Vec<&'static str> = self.acting.iter().map(|policy| policy.kind).collect();
+        kinds.dedup();
+        let names = match self.acting.as_slice() {
+            few @ ([_] | [_, _] | [_, _, _]) => {
+                let names = few.iter().map(|policy| format!("{} {}", policy.kind, policy.qualified_name()));
+                names.collect::<Vec<_>>().join(" or ")
+            }
+            many => format!("{} policies ({})", many.len(), kinds.join(", ")),
+        };
+        let tiers = if self.passed.is_empty() { "" } else { " finally" };
+        format!("no rule of {names} applies{tiers}, and not isolated by NetworkPolicy")
+    }
+}
+
+impl PolicyRef {
+    /// `AdminNetworkPolicy guard`.
+    pub fn kind_and_name(&self) -> String {
+        format!("{} {}", self.kind, self.qualified_name())
+    }
 }
 
 impl Rulesets {
@@ -123,6 +169,12 @@ impl Rulesets {
         let table = self.list.get(*ruleset as usize)?.table(*direction)?;
         let (row, port_class) = table.cell_of(entry)?;
         let decision = table.decide(row, port_class);
+        let rules = |matched: Vec<Matched>| -> Vec<RuleRef> {
+            matched.into_iter().map(|matched| self.rule_ref(table, matched)).collect()
+        };
+        let policies = |indices: &[u32]| -> Vec<PolicyRef> {
+            indices.iter().map(|index| policy_ref(&self.policies.list[*index as usize])).collect()
+        };
         Some(Citation {
             entry,
             reason: Reason::Row,
@@ -130,12 +182,11 @@ impl Rulesets {
             verdict: decision.verdict,
             tier: decision.tier,
             rule: decision.winner.map(|matched| self.rule_ref(table, matched)),
-            losers: decision.losers.into_iter().map(|matched| self.rule_ref(table, matched)).collect(),
-            isolated_by: table
-                .isolated_by
-                .iter()
-                .map(|index| policy_ref(&self.policies.list[*index as usize]))
-                .collect(),
+            passed: rules(decision.passed),
+            losers: rules(decision.losers),
+            isolated_by: policies(&table.isolated_by),
+            acting: policies(&table.acting),
+            tied: policies(&decision.tied),
         })
     }
 
@@ -144,7 +195,7 @@ impl Rulesets {
         let peer = matched.peer.and_then(|index| rule.peers.as_ref()?.get(index as usize));
         let port = matched.port.and_then(|index| rule.ports.as_ref()?.get(index as usize));
         let path = peer.map_or(&rule.path, |peer| &peer.path);
-        RuleRef::new(policy, path, port.map(|port| port.path.to_string()))
+        RuleRef::new(policy, rule, path, port.map(|port| port.path.to_string()))
     }
 }
 
@@ -162,8 +213,11 @@ fn built_in(reason: Reason) -> Citation {
         verdict,
         tier,
         rule: None,
+        passed: Vec::new(),
         losers: Vec::new(),
         isolated_by: Vec::new(),
+        acting: Vec::new(),
+        tied: Vec::new(),
     }
 }
 

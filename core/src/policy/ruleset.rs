@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use netlab_ebpf::abi::Direction;
-use netlab_ebpf::reason::Tier;
 
-use super::change::{Cell, Change, DirectionTable, PeerPrefix, PeerRow, PodDevice, RulesetTable, Verdict};
+use super::change::{Cell, Change, DirectionTable, PeerPrefix, PeerRow, PodDevice, RulesetTable};
 use super::classes::{ClassIndex, Classes};
 use super::groups::number;
 use super::numbers::Numbers;
 use super::ports::PortClasses;
 use crate::model::cluster::ObjectKey;
-use crate::model::policy::{Policies, Policy, Rule};
+use crate::model::policy::{Action, Policies, Policy, PolicyTier, Rule};
 
 /// Everything that was compiled.
 #[derive(Debug)]
@@ -51,9 +50,9 @@ pub struct CompiledPod {
 pub struct Ruleset {
     /// Its number in every map.
     pub id: u32,
-    /// `None` when no policy isolates the subject for ingress.
+    /// `None` when no policy acts on the subject's ingress.
     pub(super) ingress: Option<Table>,
-    /// `None` when no policy isolates the subject for egress.
+    /// `None` when no policy acts on the subject's egress.
     pub(super) egress: Option<Table>,
 }
 
@@ -72,9 +71,11 @@ impl Ruleset {
 pub(super) struct Table {
     pub(super) direction: Direction,
     pub(super) first_entry: u32,
-    /// The policies that isolate, ascending.
+    /// The policies that act on the subjects here, of every tier, ascending.
+    pub(super) acting: Vec<u32>,
+    /// Those of them that isolate, ascending: the ones of the tier of `NetworkPolicy`.
     pub(super) isolated_by: Vec<u32>,
-    /// Their rules, in the order in which they are cited.
+    /// The rules of all, in the order in which they are asked.
     pub(super) rules: Vec<TableRule>,
     pub(super) ports: PortClasses,
     /// Row 0 is that of every class that `row_of` does not name.
@@ -88,6 +89,9 @@ pub(super) struct Table {
 pub(super) struct TableRule {
     pub(super) policy: u32,
     pub(super) rule: u32,
+    pub(super) tier: PolicyTier,
+    pub(super) priority: Option<u16>,
+    pub(super) action: Action,
     /// `None`: every protocol and port.
     pub(super) ports: Option<Vec<TablePort>>,
 }
@@ -118,35 +122,20 @@ pub(super) struct Matched {
     pub(super) port: Option<u32>,
 }
 
-/// A decided cell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decision {
-    pub(super) verdict: Verdict,
-    pub(super) tier: Tier,
-    /// The first that matched, if any.
-    pub(super) winner: Option<Matched>,
-    /// The others.
-    pub(super) losers: Vec<Matched>,
-}
-
 impl Table {
-    /// Decides a cell: `NetworkPolicy` is a union, so the first match is cited and the others are losers only in
-    /// the sense that they were not needed.
-    pub(super) fn decide(&self, row: &Row, port_class: usize) -> Decision {
-        let mut matched = row.matches.iter().filter_map(|(rule, peer)| {
+    /// Every (rule, peer) that matches a cell, in the order in which rules are asked, with the first port of each.
+    pub(super) fn matched<'a>(
+        &'a self,
+        row: &'a Row,
+        port_class: usize,
+    ) -> impl Iterator<Item = Matched> + use<'a> {
+        row.matches.iter().filter_map(move |(rule, peer)| {
             let port = match &self.rules[*rule as usize].ports {
                 None => None,
                 Some(ports) => Some(self.port_match(row, ports, port_class)?),
             };
             Some(Matched { rule: *rule, peer: *peer, port })
-        });
-        let winner = matched.next();
-        Decision {
-            verdict: if winner.is_some() { Verdict::Allow } else { Verdict::Deny },
-            tier: Tier::NetworkPolicy,
-            winner,
-            losers: matched.collect(),
-        }
+        })
     }
 
     /// The first of a rule's ports that holds the class.

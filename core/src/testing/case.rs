@@ -25,7 +25,11 @@ impl Case {
     /// When one of them cannot be read.
     pub fn read(cluster: &str, policies: &str, queries: &str) -> Result<Self, UnreadableCase> {
         let mut objects = manifest::read(cluster)?;
-        objects.network_policies.extend(manifest::read(policies)?.network_policies);
+        let policies = manifest::read(policies)?;
+        objects.network_policies.extend(policies.network_policies);
+        objects.admin_network_policies.extend(policies.admin_network_policies);
+        objects.baseline_admin_network_policies.extend(policies.baseline_admin_network_policies);
+        objects.cluster_network_policies.extend(policies.cluster_network_policies);
         let queries: Vec<Query> =
             serde_saphyr::from_str(queries).map_err(|error| UnreadableCase::new("queries", error))?;
         let mut questions = Vec::new();

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use super::UnreadableCase;
 use crate::input::WireObjects;
 
+const V1ALPHA1: &str = "policy.networking.k8s.io/v1alpha1";
+const V1ALPHA2: &str = "policy.networking.k8s.io/v1alpha2";
+
 /// The objects as YAML, namespaces and nodes first, policies last.
 pub fn write(objects: &WireObjects) -> String {
     let mut text = write_cluster(objects);
@@ -29,8 +32,17 @@ pub fn write_cluster(objects: &WireObjects) -> String {
 
 /// Policies as YAML.
 pub fn write_policies(objects: &WireObjects) -> String {
-    let policies = objects.network_policies.iter();
-    join(policies.map(|object| document("networking.k8s.io/v1", "NetworkPolicy", object)))
+    let admin = objects.admin_network_policies.iter();
+    let baseline = objects.baseline_admin_network_policies.iter();
+    let cluster = objects.cluster_network_policies.iter();
+    let network = objects.network_policies.iter();
+    join(
+        admin
+            .map(|object| document(V1ALPHA1, "AdminNetworkPolicy", object))
+            .chain(baseline.map(|object| document(V1ALPHA1, "BaselineAdminNetworkPolicy", object)))
+            .chain(cluster.map(|object| document(V1ALPHA2, "ClusterNetworkPolicy", object)))
+            .chain(network.map(|object| document("networking.k8s.io/v1", "NetworkPolicy", object))),
+    )
 }
 
 /// The objects of a text of one or more documents.
@@ -57,6 +69,16 @@ pub fn read(text: &str) -> Result<WireObjects, UnreadableCase> {
             "Node" => objects.nodes.push(serde_json::from_value(document).map_err(unreadable)?),
             "NetworkPolicy" => {
                 objects.network_policies.push(serde_json::from_value(document).map_err(unreadable)?);
+            }
+            "AdminNetworkPolicy" => {
+                objects.admin_network_policies.push(serde_json::from_value(document).map_err(unreadable)?);
+            }
+            "BaselineAdminNetworkPolicy" => {
+                let policies = &mut objects.baseline_admin_network_policies;
+                policies.push(serde_json::from_value(document).map_err(unreadable)?);
+            }
+            "ClusterNetworkPolicy" => {
+                objects.cluster_network_policies.push(serde_json::from_value(document).map_err(unreadable)?);
             }
             _ => return Err(UnreadableCase::new(place, format!("the kind {kind:?} is not known here"))),
         }

@@ -30,6 +30,9 @@ pub fn minimise(objects: &WireObjects, mut fails: impl FnMut(&WireObjects) -> bo
 fn to_value(objects: &WireObjects) -> Value {
     json!({
         "policies": objects.network_policies,
+        "admin": objects.admin_network_policies,
+        "baseline": objects.baseline_admin_network_policies,
+        "cluster": objects.cluster_network_policies,
         "pods": objects.pods,
         "nodes": objects.nodes,
         "namespaces": objects.namespaces,
@@ -39,6 +42,9 @@ fn to_value(objects: &WireObjects) -> Value {
 fn from_value(value: &Value) -> Option<WireObjects> {
     Some(WireObjects {
         network_policies: serde_json::from_value(value["policies"].clone()).ok()?,
+        admin_network_policies: serde_json::from_value(value["admin"].clone()).ok()?,
+        baseline_admin_network_policies: serde_json::from_value(value["baseline"].clone()).ok()?,
+        cluster_network_policies: serde_json::from_value(value["cluster"].clone()).ok()?,
         pods: serde_json::from_value(value["pods"].clone()).ok()?,
         nodes: serde_json::from_value(value["nodes"].clone()).ok()?,
         namespaces: serde_json::from_value(value["namespaces"].clone()).ok()?,
@@ -46,11 +52,12 @@ fn from_value(value: &Value) -> Option<WireObjects> {
 }
 
 /// Fields that may go as a whole.
-const OPTIONAL: [&str; 11] = [
+const OPTIONAL: [&str; 12] = [
     "policyTypes",
     "ingress",
     "egress",
     "ports",
+    "protocols",
     "labels",
     "except",
     "endPort",

@@ -15,7 +15,8 @@ use super::UnreadableCase;
 use crate::input::WireObjects;
 use crate::input::wire::meta::ObjectMeta;
 use crate::policy::oracle::{
-    Admission, Answer, End, Exemption, IpProtocol, NotPoliced, Oracle, Question, Side, Verdict, Why,
+    Action, Admission, Answer, End, Exemption, IpProtocol, NotPoliced, Oracle, Question, Side, TierMatch,
+    Verdict, Why,
 };
 
 /// One element of `queries.yaml`.
@@ -177,6 +178,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
         Verdict::Deny => "deny",
+        Verdict::Undefined => "undefined",
     }
 }
 
@@ -187,6 +189,8 @@ fn side_json(side: &Side) -> Value {
         Why::NotPoliced(NotPoliced::Terminal) => "not policed: terminal",
         Why::NotPoliced(NotPoliced::NoAddress) => "not policed: no address",
         Why::NotIsolated => "not isolated",
+        Why::Ruled(_) => "ruled",
+        Why::Tied(_) => "tied",
         Why::Allowed(_) => "allowed",
         Why::Isolated => "isolated",
         Why::Exempt(Exemption::OwnNode) => "exempt: own node",
@@ -198,8 +202,36 @@ fn side_json(side: &Side) -> Value {
     if !isolated_by.is_empty() {
         fields["isolatedBy"] = json!(isolated_by);
     }
-    if let Why::Allowed(admissions) = &side.why {
-        fields["admittedBy"] = admissions.iter().map(admission_json).collect();
+    match &side.why {
+        Why::Allowed(admissions) => {
+            fields["admittedBy"] = admissions.iter().map(admission_json).collect();
+        }
+        Why::Ruled(rule) => fields["ruledBy"] = tier_match_json(rule),
+        Why::Tied(policies) => {
+            fields["tie"] =
+                policies.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect();
+        }
+        _ => {}
+    }
+    if !side.passed.is_empty() {
+        fields["passedBy"] = side.passed.iter().map(tier_match_json).collect();
+    }
+    fields
+}
+
+fn tier_match_json(rule: &TierMatch) -> Value {
+    let action = match rule.action {
+        Action::Accept => "accept",
+        Action::Deny => "deny",
+        Action::Pass => "pass",
+    };
+    let policy = format!("{} {}", rule.policy.kind, rule.policy.name);
+    let mut fields = json!({ "policy": policy, "rule": rule.path, "action": action });
+    if !rule.peers.is_empty() {
+        fields["peers"] = json!(rule.peers);
+    }
+    if !rule.ports.is_empty() {
+        fields["ports"] = json!(rule.ports);
     }
     fields
 }

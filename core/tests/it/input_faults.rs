@@ -102,7 +102,7 @@ fn faults_of_objects() {
         ("apiVersion: v1\nkind: Pod\nmetadata: {⟨name: A}\n", "NL0206 `A` is no name"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, ⟨namespace: a.b}\n", "NL0206 `a.b` is no namespace"),
         (
-            "apiVersion: policy.networking.k8s.io/v1alpha2\n⟨kind: ClusterNetworkPolicy\nmetadata: {name: a}\n",
+            "apiVersion: policy.networking.k8s.io/v1beta1\n⟨kind: ClusterNetworkPolicy\nmetadata: {name: a}\n",
             "NL0207 not understood by this version",
         ),
         ("apiVersion: projectcalico.org/v3\n⟨kind: NetworkPolicy\nmetadata: {name: a}\n", "NL0208 left out"),

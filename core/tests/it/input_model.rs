@@ -201,6 +201,7 @@ fn absent_null_and_empty_peers_are_kept_apart() {
                     NamespaceScope::Matching(selector) => format!("pods of namespaces: {selector}"),
                 },
                 PeerMatch::Block(block) => block.to_string(),
+                PeerMatch::Nodes(selector) => format!("nodes {selector}"),
             },
             Some(peers) => format!("{} peers", peers.len()),
         })

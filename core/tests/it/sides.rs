@@ -11,7 +11,7 @@ use netlab_core::model::policy::Policies;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::evaluate::{self, TierName};
 use netlab_core::policy::frame::Tuple;
-use netlab_core::policy::oracle::{self, IpProtocol, Oracle, Question, Why};
+use netlab_core::policy::oracle::{self, IpProtocol, Oracle, Question, TierMatch, Why};
 use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use netlab_core::policy::query::{End, Pair, Query, SOURCE_PORT, Service};
 use netlab_core::policy::trial::{HopVerdict, Trial};
@@ -153,6 +153,7 @@ pub(crate) fn pair(question: &Question) -> Pair {
 /// How a side differs from what the oracle says of it.
 fn difference(expected: &oracle::Side, found: Option<&evaluate::Side>) -> Option<String> {
     let verdict = found.map_or(Verdict::Allow, |side| side.verdict);
+    // What is undefined is denied by the tables.
     if (verdict == Verdict::Allow) != (expected.verdict == oracle::Verdict::Allow) {
         return Some("another verdict".to_owned());
     }
@@ -163,44 +164,97 @@ fn difference(expected: &oracle::Side, found: Option<&evaluate::Side>) -> Option
     let isolated_by: BTreeSet<_> = found.isolated_by.iter().map(PolicyRef::qualified_name).collect();
     let must_isolate: BTreeSet<_> =
         expected.isolated_by.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
-    let matched: Vec<&RuleRef> = found.rule.iter().chain(&found.losers).collect();
-    match &expected.why {
-        Why::NotPoliced(_) => Some("a hook where there is no policed pod".to_owned()),
+    let undecided = match &expected.why {
+        Why::NotPoliced(_) => return Some("a hook where there is no policed pod".to_owned()),
         // An exemption from nothing need not be cited.
-        Why::Exempt(_) if must_isolate.is_empty() => None,
-        Why::Exempt(_) => (found.tier != TierName::Exempt).then(|| "not exempt".to_owned()),
-        _ if isolated_by != must_isolate => Some("isolated by other policies".to_owned()),
+        Why::Exempt(_) if must_isolate.is_empty() && found.tier == TierName::Default => return None,
+        Why::Exempt(_) => return (found.tier != TierName::Exempt).then(|| "not exempt".to_owned()),
+        _ if isolated_by != must_isolate => return Some("isolated by other policies".to_owned()),
+        _ => tiers_difference(expected, found),
+    };
+    let cited: Vec<&RuleRef> = found.rule.iter().chain(&found.losers).collect();
+    let of_networks: Vec<&RuleRef> = cited.into_iter().filter(|rule| rule.kind == "NetworkPolicy").collect();
+    let decided = match &expected.why {
         Why::NotIsolated => (found.tier != TierName::Default).then(|| "not by default".to_owned()),
-        Why::Isolated => (!matched.is_empty()).then(|| "a rule cited for a default deny".to_owned()),
-        Why::Allowed(admissions) => {
-            let rules: BTreeSet<_> = matched
-                .iter()
-                .map(|rule| (rule.qualified_name(), rule_path(&rule.path).to_owned()))
-                .collect();
-            let must_match: BTreeSet<_> = admissions
-                .iter()
-                .map(|oracle::Admission { policy: (namespace, name), path, .. }| {
-                    (format!("{namespace}/{name}"), path.clone())
-                })
-                .collect();
-            if rules != must_match {
-                return Some("other rules match".to_owned());
-            }
-            let cites_what_matches = |rule: &RuleRef| {
-                admissions.iter().any(|admission| {
-                    let (namespace, name) = &admission.policy;
-                    rule.qualified_name() == format!("{namespace}/{name}")
-                        && (admission.peers.contains(&rule.path)
-                            || (admission.peers.is_empty() && rule.path == admission.path))
-                        && rule.port_path.as_ref().map_or(admission.ports.is_empty(), |path| {
-                            admission.ports.contains(path) && path.starts_with(&admission.path)
-                        })
-                })
-            };
-            let wrong = matched.iter().find(|rule| !cites_what_matches(rule));
-            wrong.map(|rule| format!("cites {} {:?}, which does not match", rule.path, rule.port_path))
+        Why::Isolated if found.rule.is_some() => Some("a rule cited for a default deny".to_owned()),
+        Why::Isolated => {
+            (!of_networks.is_empty()).then(|| "a rule that admits, and a default deny".to_owned())
         }
+        Why::Allowed(_) if found.tier != TierName::NetworkPolicy => Some("not by NetworkPolicy".to_owned()),
+        Why::Allowed(admissions) => admissions_difference(admissions, &of_networks),
+        _ => None,
+    };
+    undecided.or(decided)
+}
+
+/// What the two say differently about the Admin and Baseline tiers.
+fn tiers_difference(expected: &oracle::Side, found: &evaluate::Side) -> Option<String> {
+    let tied: BTreeSet<String> = found.tied.iter().map(PolicyRef::kind_and_name).collect();
+    let must_tie: BTreeSet<String> = match &expected.why {
+        Why::Tied(policies) => {
+            policies.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect()
+        }
+        _ => BTreeSet::new(),
+    };
+    if tied != must_tie {
+        return Some("tied between other policies".to_owned());
     }
+    let place = |rule: &RuleRef| (rule.kind, rule.name.clone(), rule_path(&rule.path).to_owned());
+    let must = |rule: &TierMatch| (rule.policy.kind, rule.policy.name.clone(), rule.path.clone());
+    let all = found.rule.iter().chain(&found.losers).chain(&found.passed);
+    let of_tiers: Vec<&RuleRef> = all.filter(|rule| rule.kind != "NetworkPolicy").collect();
+    let matched: BTreeSet<_> = of_tiers.iter().map(|rule| place(rule)).collect();
+    if matched != expected.tier_rules.iter().map(must).collect() {
+        return Some("other rules of the tiers match".to_owned());
+    }
+    let cites_what_matches = |rule: &&&RuleRef| {
+        expected.tier_rules.iter().any(|one| {
+            place(rule) == must(one)
+                && (one.peers.contains(&rule.path) || (one.peers.is_empty() && rule.path == one.path))
+                && rule.port_path.as_ref().map_or(one.ports.is_empty(), |path| one.ports.contains(path))
+        })
+    };
+    if let Some(wrong) = of_tiers.iter().find(|rule| !cites_what_matches(rule)) {
+        return Some(format!("cites {} {:?}, which does not match", wrong.path, wrong.port_path));
+    }
+    if !must_tie.is_empty() {
+        return None;
+    }
+    if found.passed.iter().map(place).ne(expected.passed.iter().map(must)) {
+        return Some("passed by other rules".to_owned());
+    }
+    let Why::Ruled(rule) = &expected.why else { return None };
+    let ruled = found.rule.as_ref().is_some_and(|found| place(found) == must(rule));
+    let of_tier = matches!(found.tier, TierName::Admin | TierName::Baseline);
+    (!ruled || !of_tier).then(|| "decided by another rule".to_owned())
+}
+
+/// What the two say differently about the rules that admit.
+fn admissions_difference(admissions: &[oracle::Admission], matched: &[&RuleRef]) -> Option<String> {
+    let rules: BTreeSet<_> =
+        matched.iter().map(|rule| (rule.qualified_name(), rule_path(&rule.path).to_owned())).collect();
+    let must_match: BTreeSet<_> = admissions
+        .iter()
+        .map(|oracle::Admission { policy: (namespace, name), path, .. }| {
+            (format!("{namespace}/{name}"), path.clone())
+        })
+        .collect();
+    if rules != must_match {
+        return Some("other rules match".to_owned());
+    }
+    let cites_what_matches = |rule: &RuleRef| {
+        admissions.iter().any(|admission| {
+            let (namespace, name) = &admission.policy;
+            rule.qualified_name() == format!("{namespace}/{name}")
+                && (admission.peers.contains(&rule.path)
+                    || (admission.peers.is_empty() && rule.path == admission.path))
+                && rule.port_path.as_ref().map_or(admission.ports.is_empty(), |path| {
+                    admission.ports.contains(path) && path.starts_with(&admission.path)
+                })
+        })
+    };
+    let wrong = matched.iter().find(|rule| !cites_what_matches(rule));
+    wrong.map(|rule| format!("cites {} {:?}, which does not match", rule.path, rule.port_path))
 }
 
 /// `spec.ingress[0]` of `spec.ingress[0].from[1]`.

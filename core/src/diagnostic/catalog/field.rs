@@ -121,7 +121,7 @@ pub(super) const PAGES: [Page; 19] = [
         title: "a port name towards addresses that have no names",
         explanation: "A port name is looked up on the destination pod. This rule admits addresses only, and no pod \
                       at all has a port of that name, so it admits nothing, and whoever wrote it believes \
-                      otherwise.",
+                      otherwise. The other policy kinds may not name a port beside `networks` or `nodes` at all.",
         bad: "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: db}\nspec:\n\
               \x20 podSelector: {}\n  policyTypes: [Egress]\n  egress:\n  - to:\n\
               \x20   - ipBlock: {cidr: 192.0.2.0/24}\n    ports:\n    - {port: https}\n",

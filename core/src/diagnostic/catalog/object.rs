@@ -58,11 +58,13 @@ pub(super) const PAGES: [Page; 10] = [
     Page {
         code: code::POLICY_KIND_NOT_UNDERSTOOD,
         title: "a policy kind that this version does not understand",
-        explanation: "AdminNetworkPolicy, BaselineAdminNetworkPolicy and ClusterNetworkPolicy can overrule \
-                      NetworkPolicy. An answer that leaves one out can be wrong, so there is none until you say \
-                      that it may be incomplete.",
-        bad: "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: guard}\n",
-        good: "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: guard}\nspec: {podSelector: {}}\n",
+        explanation: "Everything in the group policy.networking.k8s.io can overrule NetworkPolicy. An answer that \
+                      leaves one out can be wrong, so there is none until you say that it may be incomplete. \
+                      v1alpha1 (AdminNetworkPolicy, BaselineAdminNetworkPolicy) and v1alpha2 (ClusterNetworkPolicy) \
+                      are understood.",
+        bad: "apiVersion: policy.networking.k8s.io/v1beta1\nkind: ClusterNetworkPolicy\nmetadata: {name: guard}\n",
+        good: "apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: guard}\nspec:\n\
+               \x20 tier: Admin\n  priority: 10\n  subject: {namespaces: {}}\n",
     },
     Page {
         code: code::VENDOR_POLICY,

@@ -8,18 +8,18 @@ mod node;
 mod note;
 mod owner;
 mod pod;
+mod policies;
+mod remark;
 mod service;
+mod tie;
 mod unique;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::objects::{Objects, Sourced};
-use super::validate;
 use super::wire;
 use super::{Loaded, WireObjects};
-use crate::diagnostic::Diagnostic;
-use crate::model::cluster::{Cluster, Namespace, ObjectKey};
-use crate::model::policy::{Policies, Policy};
+use crate::model::cluster::{Cluster, Namespace};
 use unique::{cluster_scoped, namespaced};
 
 /// The label that the API server sets on every namespace.
@@ -33,13 +33,23 @@ pub fn assemble(objects: Objects) -> Loaded {
     let pods = namespaced("Pod", objects.pods, &mut diagnostics);
     let services = namespaced("Service", objects.services, &mut diagnostics);
     let slices = namespaced("EndpointSlice", objects.endpoint_slices, &mut diagnostics);
-    let policies = namespaced("NetworkPolicy", objects.network_policies, &mut diagnostics);
+    let policies = policies::Found {
+        admin: cluster_scoped("AdminNetworkPolicy", objects.admin_network_policies, &mut diagnostics),
+        baseline: cluster_scoped(
+            "BaselineAdminNetworkPolicy",
+            objects.baseline_admin_network_policies,
+            &mut diagnostics,
+        ),
+        cluster: cluster_scoped("ClusterNetworkPolicy", objects.cluster_network_policies, &mut diagnostics),
+        network: namespaced("NetworkPolicy", objects.network_policies, &mut diagnostics),
+    };
     let workloads = owner::Workloads::new(objects.workloads, objects.cron_jobs, &mut diagnostics);
 
     let mut names: BTreeSet<String> = pods.keys().map(|key| key.namespace.clone()).collect();
     names.extend(workloads.namespaces().map(str::to_owned));
-    names
-        .extend(services.keys().chain(slices.keys()).chain(policies.keys()).map(|key| key.namespace.clone()));
+    names.extend(
+        services.keys().chain(slices.keys()).chain(policies.network.keys()).map(|key| key.namespace.clone()),
+    );
     let (namespaces, wire_namespaces) = self::namespaces(namespaces, names);
 
     let services = service::services(services, &mut diagnostics);
@@ -62,16 +72,11 @@ pub fn assemble(objects: Objects) -> Loaded {
         wire_pods.push(pod.wire);
     }
     let cluster = Cluster { namespaces, pods, nodes, services, endpoint_slices };
-    let (policies, network_policies) = self::policies(policies, &cluster, &mut diagnostics);
+    let read = policies::read(policies, &cluster, &mut diagnostics);
     Loaded {
         cluster,
-        policies: Policies { list: policies },
-        wire: WireObjects {
-            namespaces: wire_namespaces,
-            pods: wire_pods,
-            nodes: wire_nodes,
-            network_policies,
-        },
+        policies: read.model,
+        wire: WireObjects { namespaces: wire_namespaces, pods: wire_pods, nodes: wire_nodes, ..read.wire },
         diagnostics,
         ..Loaded::default()
     }
@@ -95,28 +100,6 @@ fn namespaces(
         labels.insert(NAMESPACE_NAME.to_owned(), name.clone());
         model.insert(name, Namespace { labels: labels.clone(), declared, source });
         wire.push(object);
-    }
-    (model, wire)
-}
-
-type WirePolicies = Vec<wire::network_policy::NetworkPolicy>;
-
-fn policies(
-    found: BTreeMap<ObjectKey, Sourced<wire::network_policy::NetworkPolicy>>,
-    cluster: &Cluster,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> (Vec<Policy>, WirePolicies) {
-    let surroundings = note::Surroundings::new(cluster);
-    let (mut model, mut wire) = (Vec::new(), Vec::new());
-    for Sourced { mut object, source } in found.into_values() {
-        "networking.k8s.io/v1".clone_into(&mut object.api_version);
-        "NetworkPolicy".clone_into(&mut object.kind);
-        if let Some(policy) = validate::network_policy(&object, &source, diagnostics)
-            && surroundings.allow(&policy, diagnostics)
-        {
-            model.push(policy);
-            wire.push(object);
-        }
     }
     (model, wire)
 }

@@ -13,6 +13,7 @@ use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::policy::{NamespaceScope, PeerMatch, Policy, Rule};
 use crate::model::port::{PortMatch, Protocol};
+use crate::model::selector::Selector;
 
 /// Running pods that claim one address: whose it is decides verdicts.
 pub(super) fn shared_addresses(pods: &Pods, diagnostics: &mut Vec<Diagnostic>) {
@@ -94,7 +95,7 @@ impl Surroundings {
             diagnostics.push(diagnostic.about(&object).at_path(&policy.source, path));
         };
         let mut allowed = true;
-        for rule in policy.egress.iter().flatten() {
+        for rule in policy.egress.iter().flatten().filter(|_| !policy.id.kind.is_ordered()) {
             for (path, name) in self.dead_names(rule) {
                 let message =
                     format!("the port name `{name}` means nothing for an `ipBlock`: no pod has such a port");
@@ -109,31 +110,26 @@ impl Surroundings {
         if !allowed {
             return false;
         }
+        if policy.id.kind.is_ordered()
+            && let NamespaceScope::Matching(selector) = &policy.subject.namespaces
+            && let Some(note) = self.namespace_labels(selector)
+        {
+            say(note, "spec.subject");
+        }
         let rules = policy.ingress.iter().chain(&policy.egress).flatten();
         for peer in rules.flat_map(|rule| rule.peers.iter().flatten()) {
             match &peer.matches {
                 PeerMatch::Pods(pods) => {
                     if let NamespaceScope::Matching(selector) = &pods.namespaces
-                        && let Some(requirement) = selector
-                            .requirements()
-                            .iter()
-                            .find(|requirement| requirement.key != NAMESPACE_NAME)
-                        && let Some(first) = self.undeclared.first()
+                        && let Some(note) = self.namespace_labels(selector)
                     {
-                        let others = match self.undeclared.len() - 1 {
-                            0 => String::new(),
-                            count => format!(" (and of {count} more)"),
-                        };
-                        let message = format!(
-                            "the label `{}` of namespace `{first}`{others} is not known",
-                            requirement.key
-                        );
-                        let hint =
-                            "no Namespace object was given: add it, or the selector does not see the label";
-                        let path = format!("{}.namespaceSelector", peer.path);
-                        say(Diagnostic::note(code::NAMESPACE_LABELS_UNKNOWN, message).with_hint(hint), &path);
+                        let fields = [".namespaceSelector", ".namespaces", ".pods.namespaceSelector"];
+                        let path = fields.map(|field| format!("{}{field}", peer.path));
+                        let path = path.iter().find(|path| policy.source.spans.contains_key(*path));
+                        say(note, path.map_or(&*peer.path, String::as_str));
                     }
                 }
+                PeerMatch::Nodes(_) => {}
                 PeerMatch::Block(block) => {
                     let count = self.depends_on_choice(block);
                     if count > 0 {
@@ -141,7 +137,11 @@ impl Surroundings {
                             "the block meets {count} addresses that netlab chose for pods without any"
                         );
                         let hint = "verdicts about those pods follow from the choice: give `status.podIPs`";
-                        let path = format!("{}.ipBlock.cidr", peer.path);
+                        let path = if policy.id.kind.is_ordered() {
+                            peer.path.to_string()
+                        } else {
+                            format!("{}.ipBlock.cidr", peer.path)
+                        };
                         say(
                             Diagnostic::note(code::BLOCK_MEETS_CHOSEN_ADDRESS, message).with_hint(hint),
                             &path,
@@ -151,6 +151,20 @@ impl Surroundings {
             }
         }
         true
+    }
+
+    /// What to say of a selector over labels of namespaces that were not given.
+    fn namespace_labels(&self, selector: &Selector) -> Option<Diagnostic> {
+        let mut requirements = selector.requirements().iter();
+        let requirement = requirements.find(|requirement| requirement.key != NAMESPACE_NAME)?;
+        let first = self.undeclared.first()?;
+        let others = match self.undeclared.len() - 1 {
+            0 => String::new(),
+            count => format!(" (and of {count} more)"),
+        };
+        let message = format!("the label `{}` of namespace `{first}`{others} is not known", requirement.key);
+        let hint = "no Namespace object was given: add it, or the selector does not see the label";
+        Some(Diagnostic::note(code::NAMESPACE_LABELS_UNKNOWN, message).with_hint(hint))
     }
 
     /// Port names of a rule whose peers are all blocks, that no pod has: the rule can never match them.

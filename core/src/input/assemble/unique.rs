@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crate::diagnostic::{Diagnostic, ObjectRef, code};
 use crate::input::objects::Sourced;
 use crate::input::validate::name;
+use crate::input::wire::admin_network_policy::AdminNetworkPolicy;
+use crate::input::wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy;
+use crate::input::wire::cluster_network_policy::ClusterNetworkPolicy;
 use crate::input::wire::core_v1::{Namespace, Node, Pod};
 use crate::input::wire::meta::ObjectMeta;
 use crate::input::wire::network_policy::NetworkPolicy;
@@ -29,7 +32,10 @@ macro_rules! named {
     )*};
 }
 
-named! { Namespace Node Pod NetworkPolicy EndpointSlice Service CronJob Workload }
+named! {
+    AdminNetworkPolicy BaselineAdminNetworkPolicy ClusterNetworkPolicy CronJob EndpointSlice Namespace NetworkPolicy
+    Node Pod Service Workload
+}
 
 /// Objects that live in a namespace.
 pub(super) fn namespaced<T: Named>(

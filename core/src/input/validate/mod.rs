@@ -1,4 +1,5 @@
-//! What the API server's validation says about a NetworkPolicy, and the policy in model form if nothing is wrong.
+//! What the API server's validation says about a policy, and the policy in model form if nothing is wrong: here
+//! NetworkPolicy, in [`tier`] the others.
 //!
 //! Source of the rules: `pkg/apis/networking/validation` and `pkg/apis/networking/v1/defaults.go` of Kubernetes.
 //! Stricter in one thing: a field that the API does not have is an error, because the server drops it and the
@@ -7,10 +8,12 @@
 //! Invariant: every fault of a policy is reported, not the first only; a policy with a fault gives no model.
 
 mod field;
+mod holder;
 pub(super) mod name;
 mod peer;
 mod port;
 pub(super) mod selector;
+mod tier;
 
 use std::sync::Arc;
 
@@ -18,9 +21,12 @@ use super::wire::network_policy::{
     EgressRule, IngressRule, NetworkPolicy, Peer as WirePeer, Port as WirePort,
 };
 use crate::diagnostic::{Diagnostic, ObjectRef, Severity, code};
-use crate::model::policy::{NamespaceScope, Peer, PodSelector, Policy, PolicyId, PolicyKind, Port, Rule};
+use crate::model::policy::{
+    Action, NamespaceScope, Peer, PodSelector, Policy, PolicyId, PolicyKind, PolicyTier, Port, Rule,
+};
 use crate::model::selector::Selector;
 use crate::model::source::Source;
+pub(super) use tier::{admin_network_policy, baseline_admin_network_policy, cluster_network_policy};
 
 /// Where the faults of one object go.
 pub(super) struct Report<'a> {
@@ -80,7 +86,7 @@ pub(super) fn network_policy(
         );
         &none
     });
-    field::unknown(&mut report, "spec", field::Holder::Spec, &spec.unknown);
+    field::unknown(&mut report, "spec", &holder::SPEC, &spec.unknown);
     let pods = match &spec.pod_selector {
         Some(selector) => selector::selector(&mut report, "spec.podSelector", selector),
         None => Selector::default(),
@@ -96,7 +102,7 @@ pub(super) fn network_policy(
         .map(|(index, rule)| {
             let IngressRule { from, ports, unknown } = rule;
             let path = format!("spec.ingress[{index}]");
-            field::unknown(&mut report, &path, field::Holder::IngressRule, unknown);
+            field::unknown(&mut report, &path, &holder::INGRESS_RULE, unknown);
             self::rule(&mut report, &path, "from", from.as_deref(), ports.as_deref(), &namespace)
         })
         .collect();
@@ -109,7 +115,7 @@ pub(super) fn network_policy(
         .map(|(index, rule)| {
             let EgressRule { to, ports, unknown } = rule;
             let path = format!("spec.egress[{index}]");
-            field::unknown(&mut report, &path, field::Holder::EgressRule, unknown);
+            field::unknown(&mut report, &path, &holder::EGRESS_RULE, unknown);
             self::rule(&mut report, &path, "to", to.as_deref(), ports.as_deref(), &namespace)
         })
         .collect();
@@ -125,6 +131,8 @@ pub(super) fn network_policy(
     Some(Policy {
         ingress: acts_on("Ingress", true).then_some(ingress),
         egress: acts_on("Egress", !egress.is_empty()).then_some(egress),
+        tier: PolicyTier::NetworkPolicy,
+        priority: None,
         subject: PodSelector { namespaces: NamespaceScope::Own(namespace.clone()), pods },
         id: PolicyId { kind: PolicyKind::NetworkPolicy, namespace: Some(namespace), name },
         source: source.clone(),
@@ -178,5 +186,5 @@ fn rule(
     let ports = ports
         .filter(|ports| !ports.is_empty())
         .map(|ports| ports.iter().enumerate().filter_map(read_ports).collect());
-    Rule { path: Arc::from(path), peers, ports }
+    Rule { path: Arc::from(path), name: None, action: Action::Accept, peers, ports }
 }

@@ -2,8 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::field::{self, Holder};
-use super::{Report, selector};
+use super::{Report, field, holder, selector};
 use crate::diagnostic::code;
 use crate::input::wire::network_policy::{IpBlock, Peer};
 use crate::model::address::AddressBlock;
@@ -12,7 +11,7 @@ use crate::model::selector::Selector;
 
 /// Reads one element; `None` after reporting why not.
 pub(super) fn peer(report: &mut Report<'_>, path: &str, wire: &Peer, namespace: &str) -> Option<PeerMatch> {
-    field::unknown(report, path, Holder::Peer, &wire.unknown);
+    field::unknown(report, path, &holder::PEER, &wire.unknown);
     let pods = wire
         .pod_selector
         .as_ref()
@@ -47,7 +46,7 @@ pub(super) fn peer(report: &mut Report<'_>, path: &str, wire: &Peer, namespace: 
 }
 
 fn ip_block(report: &mut Report<'_>, path: &str, wire: &IpBlock) -> Option<AddressBlock> {
-    field::unknown(report, path, Holder::IpBlock, &wire.unknown);
+    field::unknown(report, path, &holder::IP_BLOCK, &wire.unknown);
     let cidr = cidr(report, &format!("{path}.cidr"), &wire.cidr);
     let written = wire.except.as_deref().unwrap_or_default();
     let mut except = Vec::new();
@@ -67,7 +66,7 @@ fn ip_block(report: &mut Report<'_>, path: &str, wire: &IpBlock) -> Option<Addre
     (except.len() == written.len()).then_some(AddressBlock { cidr, except })
 }
 
-fn cidr(report: &mut Report<'_>, path: &str, written: &str) -> Option<IpNet> {
+pub(super) fn cidr(report: &mut Report<'_>, path: &str, written: &str) -> Option<IpNet> {
     let Some(cidr) = parse(written) else {
         let message = format!("`{written}` is no CIDR");
         report.error(code::INVALID_CIDR, path, message, &cidr_hint(written));

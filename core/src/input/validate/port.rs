@@ -1,14 +1,13 @@
 //! Elements of `ports` (`ValidateNetworkPolicyPort`).
 
-use super::field::{self, Holder};
-use super::{Report, name};
+use super::{Report, field, holder, name};
 use crate::diagnostic::code;
 use crate::input::wire::network_policy::{IntOrString, Port};
 use crate::model::port::{PortMatch, PortRange, Protocol};
 
 /// Reads one element; `None` after reporting why not.
 pub(super) fn port(report: &mut Report<'_>, path: &str, wire: &Port) -> Option<PortMatch> {
-    field::unknown(report, path, Holder::Port, &wire.unknown);
+    field::unknown(report, path, &holder::PORT, &wire.unknown);
     let protocol = match &wire.protocol {
         None => Some(Protocol::Tcp),
         Some(written) => protocol_of(report, &format!("{path}.protocol"), written),
@@ -76,7 +75,7 @@ pub(super) fn port(report: &mut Report<'_>, path: &str, wire: &Port) -> Option<P
     }
 }
 
-fn protocol_of(report: &mut Report<'_>, path: &str, written: &str) -> Option<Protocol> {
+pub(super) fn protocol_of(report: &mut Report<'_>, path: &str, written: &str) -> Option<Protocol> {
     let found = Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == written);
     if found.is_none() {
         let near = Protocol::ALL.into_iter().find(|protocol| protocol.as_str().eq_ignore_ascii_case(written));
@@ -92,10 +91,10 @@ fn protocol_of(report: &mut Report<'_>, path: &str, written: &str) -> Option<Pro
     found
 }
 
-fn number(written: i64) -> Option<u16> {
+pub(super) fn number(written: i64) -> Option<u16> {
     u16::try_from(written).ok().filter(|port| *port != 0)
 }
 
-fn number_of(written: &str) -> Option<u16> {
+pub(super) fn number_of(written: &str) -> Option<u16> {
     written.parse().ok().and_then(number)
 }

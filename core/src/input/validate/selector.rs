@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::field::{self, Holder};
-use super::{Report, name};
+use super::{Report, field, holder, name};
 use crate::diagnostic::code;
 use crate::input::node::push_key;
 use crate::input::wire::meta::{LabelSelector, LabelSelectorRequirement};
@@ -13,7 +12,7 @@ const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 
 /// Reads a selector, reporting whatever the API server would refuse.
 pub(super) fn selector(report: &mut Report<'_>, path: &str, wire: &LabelSelector) -> Selector {
-    field::unknown(report, path, Holder::Selector, &wire.unknown);
+    field::unknown(report, path, &holder::SELECTOR, &wire.unknown);
     for (key, value) in wire.match_labels.iter().flatten() {
         let mut at = format!("{path}.matchLabels");
         push_key(&mut at, key);
@@ -31,7 +30,7 @@ pub(super) fn selector(report: &mut Report<'_>, path: &str, wire: &LabelSelector
 }
 
 fn requirement(report: &mut Report<'_>, path: &str, wire: &LabelSelectorRequirement) {
-    field::unknown(report, path, Holder::Requirement, &wire.unknown);
+    field::unknown(report, path, &holder::REQUIREMENT, &wire.unknown);
     if let Some(problem) = name::label_key(&wire.key) {
         let at = format!("{path}.key");
         let message = format!("`{}` is no label key: {problem}", wire.key);

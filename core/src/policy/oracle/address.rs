@@ -1,4 +1,4 @@
-//! CIDR arithmetic for `IPBlock`.
+//! CIDR arithmetic for `IPBlock` and `networks`.
 //!
 //! Invariant: families never mix; an IPv4-mapped IPv6 address is an IPv6 address.
 
@@ -18,6 +18,11 @@ pub(super) fn block_contains(block: &IpBlock, address: IpAddr) -> bool {
         excepted |= except.contains(address);
     }
     cidr.contains(address) && !excepted
+}
+
+/// One of `networks`.
+pub(super) fn cidr_contains(cidr: &str, address: IpAddr) -> bool {
+    Cidr::parse(cidr).is_some_and(|cidr| cidr.contains(address))
 }
 
 /// A network prefix; bits after the prefix have no meaning (RFC 4632 §3.1).

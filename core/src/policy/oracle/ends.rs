@@ -58,7 +58,7 @@ fn addresses(pod: &Pod) -> Vec<IpAddr> {
 }
 
 /// `NodeStatus.addresses` of the types `InternalIP` and `ExternalIP`; the others are names.
-fn node_addresses(node: &Node) -> Vec<IpAddr> {
+pub(super) fn node_addresses(node: &Node) -> Vec<IpAddr> {
     let listed = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let listed = listed.filter(|entry| ["InternalIP", "ExternalIP"].contains(&entry.address_type.as_str()));
     listed.filter_map(|entry| entry.address.parse().ok()).collect()

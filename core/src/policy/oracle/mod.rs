@@ -1,4 +1,5 @@
-//! The literal evaluator: `NetworkPolicy` v1 as the API text says it, one sentence after the other.
+//! The literal evaluator: `NetworkPolicy` v1 and the kinds of `policy.networking.k8s.io` as their API text says it, one
+//! sentence after the other.
 //!
 //! It exists to be right, not to be fast: every question walks all policies, all rules, all peers. It reads the
 //! objects as they are written and does its own defaulting, label matching and CIDR arithmetic, so that a
@@ -17,12 +18,15 @@ mod ends;
 mod policy;
 mod port;
 mod selector;
+mod tier;
+mod tier_port;
 
 use std::net::IpAddr;
 
 use crate::input::WireObjects;
 
 pub use self::policy::Direction;
+pub use self::tier::{Action, Tier, TierMatch, TierPolicy};
 
 /// Namespace and name of an object.
 pub type Name = (String, String);
@@ -87,13 +91,16 @@ pub enum IpProtocol {
     Other(u8),
 }
 
-/// Allow or deny. What the API leaves undefined is decided as the project's design says.
+/// Allow or deny; or neither, where policies tie. What else the API leaves open is decided as the project's design
+/// says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The connection is allowed.
     Allow,
     /// It is not.
     Deny,
+    /// It depends on an order that the API does not define.
+    Undefined,
 }
 
 /// What is true of the question.
@@ -114,6 +121,10 @@ pub struct Side {
     pub verdict: Verdict,
     /// The reason.
     pub why: Why,
+    /// The `Pass` rules that led there, in order.
+    pub passed: Vec<TierMatch>,
+    /// Every rule of the Admin and Baseline tiers that matches, also where none of them decides; sorted.
+    pub tier_rules: Vec<TierMatch>,
     /// All policies that isolate the subject in this direction, sorted; also where an exemption decides.
     pub isolated_by: Vec<Name>,
 }
@@ -123,8 +134,12 @@ pub struct Side {
 pub enum Why {
     /// No policy can have this end as its subject.
     NotPoliced(NotPoliced),
-    /// No policy isolates the subject in this direction.
+    /// No `NetworkPolicy` isolates the subject in this direction, and no rule of another tier accepts or denies.
     NotIsolated,
+    /// This rule of the Admin or Baseline tier.
+    Ruled(TierMatch),
+    /// These policies, between which the API defines no order, would decide differently; sorted.
+    Tied(Vec<TierPolicy>),
     /// It is isolated, and these rules admit the connection: every one, sorted, never none.
     Allowed(Vec<Admission>),
     /// It is isolated by [`Side::isolated_by`] and no rule of those admits the connection.
@@ -189,10 +204,10 @@ impl<'a> Oracle<'a> {
     pub fn judge(&self, question: &Question) -> Answer {
         let egress = self.judge_egress(question);
         let ingress = self.judge_ingress(question);
-        let verdict = if egress.verdict == Verdict::Allow && ingress.verdict == Verdict::Allow {
-            Verdict::Allow
-        } else {
-            Verdict::Deny
+        let verdict = match (egress.verdict, ingress.verdict) {
+            (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
+            (Verdict::Undefined, _) | (_, Verdict::Undefined) => Verdict::Undefined,
+            (Verdict::Allow, Verdict::Allow) => Verdict::Allow,
         };
         Answer { egress, ingress, verdict }
     }
@@ -229,6 +244,12 @@ impl<'a> Oracle<'a> {
 
 impl Side {
     fn not_policed(reason: NotPoliced) -> Self {
-        Self { verdict: Verdict::Allow, why: Why::NotPoliced(reason), isolated_by: Vec::new() }
+        Self {
+            verdict: Verdict::Allow,
+            why: Why::NotPoliced(reason),
+            passed: Vec::new(),
+            tier_rules: Vec::new(),
+            isolated_by: Vec::new(),
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! `NetworkPolicySpec`: which pods a policy isolates, and which rules admit a connection.
 
 use super::ends::{name_of, namespace_of};
-use super::{Admission, End, Exemption, Name, Oracle, Question, Side, Verdict, Why, address, port, selector};
+use super::tier::{Outcome, Tier, TierMatch};
+use super::{
+    Admission, End, Exemption, Name, Oracle, Question, Side, Verdict, Why, address, port, selector, tier,
+};
 use crate::input::wire::core_v1::Pod;
 use crate::input::wire::network_policy::{NetworkPolicy, NetworkPolicySpec, Peer, Port};
 
@@ -88,7 +91,7 @@ fn is_subject(policy: &NetworkPolicy, spec: &NetworkPolicySpec, pod: &Pod) -> bo
 }
 
 impl Oracle<'_> {
-    /// One side. The concept page, on isolation: a pod that no policy selects for a direction accepts everything
+    /// One side, through all tiers. The concept page, on isolation: a pod that no policy selects for a direction accepts everything
     /// in it. Once one does, the pod is isolated for that direction, and only what some rule of some such policy
     /// admits is allowed. The policies' rules add up; there is no order and no rule that denies.
     pub(super) fn judge_side(
@@ -117,13 +120,27 @@ impl Oracle<'_> {
         }
         isolated_by.sort();
         admissions.sort();
-        let (verdict, why) = match exemption {
-            Some(exemption) => (Verdict::Allow, Why::Exempt(exemption)),
-            None if isolated_by.is_empty() => (Verdict::Allow, Why::NotIsolated),
-            None if !admissions.is_empty() => (Verdict::Allow, Why::Allowed(admissions)),
-            None => (Verdict::Deny, Why::Isolated),
+        let tier = |tier| self.tier_matches(tier, subject, direction, peer, question);
+        let (admin, baseline) = (tier(Tier::Admin), tier(Tier::Baseline));
+        let mut tier_rules: Vec<TierMatch> =
+            admin.iter().chain(&baseline).flat_map(|(_, rules)| rules.iter().cloned()).collect();
+        tier_rules.sort();
+        let outcome = |verdict, why| Outcome { verdict, why, passed: Vec::new() };
+        // `spec.tier`: "v1.NetworkPolicy always makes a final decision for selected pods", taken per direction, as
+        // isolation is; only then the Baseline tier, only then "all pods can communicate with each other".
+        let Outcome { verdict, why, passed } = if let Some(exemption) = exemption {
+            outcome(Verdict::Allow, Why::Exempt(exemption))
+        } else {
+            let after_admin = if isolated_by.is_empty() {
+                tier::ask(&baseline, outcome(Verdict::Allow, Why::NotIsolated))
+            } else if admissions.is_empty() {
+                outcome(Verdict::Deny, Why::Isolated)
+            } else {
+                outcome(Verdict::Allow, Why::Allowed(admissions))
+            };
+            tier::ask(&admin, after_admin)
         };
-        Side { verdict, why, isolated_by }
+        Side { verdict, why, passed, tier_rules, isolated_by }
     }
 
     /// The matching peers and ports of a rule, or `None` when the rule does not admit the connection.

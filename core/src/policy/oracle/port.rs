@@ -10,7 +10,7 @@ const FIRST: i64 = 1;
 const LAST: i64 = 65535;
 
 /// The spelling in the API; `None` for protocols that a policy cannot name.
-fn api_name(protocol: IpProtocol) -> Option<&'static str> {
+pub(super) fn api_name(protocol: IpProtocol) -> Option<&'static str> {
     match protocol {
         IpProtocol::Tcp | IpProtocol::Other(6) => Some("TCP"),
         IpProtocol::Udp | IpProtocol::Other(17) => Some("UDP"),
@@ -51,7 +51,7 @@ pub(super) fn matches(port: &Port, protocol: IpProtocol, number: u16, named_on: 
 
 /// True when a container of the pod declares this number under this name for this protocol. A name may be
 /// declared several times, by several containers or for several protocols: each declaration counts.
-fn has_named_port(pod: &Pod, name: &str, protocol: IpProtocol, number: i64) -> bool {
+pub(super) fn has_named_port(pod: &Pod, name: &str, protocol: IpProtocol, number: i64) -> bool {
     let containers = pod.spec.iter().flat_map(|spec| spec.containers.iter().flatten());
     containers.flat_map(|container| container.ports.iter().flatten()).any(|declared| {
         declared.name.as_deref() == Some(name)

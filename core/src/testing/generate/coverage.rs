@@ -52,8 +52,13 @@ impl Coverage {
         }
         met.push(match answer.verdict {
             Verdict::Allow => "allowed",
-            Verdict::Deny => "denied by isolation",
+            Verdict::Undefined => "undefined: a tie",
+            Verdict::Deny => "denied",
         });
+        let isolated = |side: &Side| side.why == Why::Isolated;
+        if isolated(&answer.egress) || isolated(&answer.ingress) {
+            met.push("denied by isolation");
+        }
         for (direction, side) in [(Direction::Egress, &answer.egress), (Direction::Ingress, &answer.ingress)]
         {
             met.push(why(side));
@@ -107,6 +112,8 @@ fn why(side: &Side) -> &'static str {
         Why::NotPoliced(_) => "side: no pod",
         Why::NotIsolated => "side: not isolated",
         Why::Allowed(_) => "side: admitted by a rule",
+        Why::Ruled(_) => "side: ruled by a tier",
+        Why::Tied(_) => "side: tied",
         Why::Isolated => "side: isolated",
         Why::Exempt(Exemption::OwnNode) => "side: own node",
         Why::Exempt(Exemption::Itself) => "side: itself",
