@@ -4,6 +4,7 @@ mod agreement;
 mod agreement_faults;
 mod agreement_manifests;
 mod catalog;
+mod cnp_conformance;
 mod e2e;
 mod endpoint_ref;
 mod input_cases;
