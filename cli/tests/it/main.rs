@@ -3,5 +3,6 @@
 mod answers;
 mod help;
 mod input;
+mod leftovers;
 mod run;
 mod transcripts;
