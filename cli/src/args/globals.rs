@@ -56,6 +56,19 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML
     Yaml,
+    /// One comma-separated line for each connection (`policy connections`)
+    Csv,
+    /// A Markdown table (`policy connections`)
+    Md,
+    /// A graph for Graphviz (`policy connections`)
+    Dot,
+}
+
+impl Format {
+    /// True for the formats that only lists of connections have.
+    pub(crate) const fn is_of_connections(self) -> bool {
+        matches!(self, Self::Csv | Self::Md | Self::Dot)
+    }
 }
 
 /// `--color`.

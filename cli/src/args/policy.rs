@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use netlab_core::endpoint_ref::EndpointRef;
 
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
@@ -31,6 +32,20 @@ pub(crate) enum Policy {
   netlab policy prove -f examples/shop -n shop --from web --to db --port 5432 --expect deny
   netlab policy prove -f examples/shop -n shop --from web --to api --port http -o json")]
     Prove(Prove),
+    /// List who may talk to whom, on which ports
+    ///
+    /// For each pair of workloads the ports that the policies of both sides allow: TCP, UDP and SCTP. Pods are
+    /// grouped by their controller, and a pair lists what some pod of one may open to some pod of the other.
+    /// Addresses outside the cluster are peers too. In the table `*` stands for every workload and `shop/*` for
+    /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair.
+    /// `-n` and `-l` choose pairs by either end.
+    #[command(after_help = "Examples:
+  netlab policy connections -f examples/shop --external off
+  netlab policy connections -f examples/shop --to shop/db -o wide
+  netlab policy connections -f examples/shop -n monitoring -o csv
+  netlab policy connections -f examples/shop --external off -o dot
+  netlab policy connections -f examples/shop -o json")]
+    Connections(Connections),
     /// Print the tables that the policies compile to
     ///
     /// One line for each ruleset (pods that are under the same rules); `-o wide` adds every entry with the rule
@@ -50,6 +65,41 @@ pub(crate) struct Eval {
     /// What you expect; the exit code then says whether it is so
     #[arg(long, value_name = "VERDICT")]
     pub(crate) expect: Option<Expected>,
+}
+
+/// `policy connections`.
+#[derive(Debug, Args)]
+pub(crate) struct Connections {
+    /// Only what this one opens: `[TYPE/][NAMESPACE/]NAME` or an address
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) from: Option<EndpointRef>,
+    /// Only what is opened to this one, in the same form
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) to: Option<EndpointRef>,
+    /// Whether addresses outside the cluster are listed
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    pub(crate) external: Switch,
+    /// How to read policies about pods on the host's network, which the API leaves open
+    #[arg(long, value_name = "READING", default_value = "pods")]
+    pub(crate) host_network: HostNetworkArg,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// They are
+    On,
+    /// They are not
+    Off,
+}
+
+/// `--host-network`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HostNetworkArg {
+    /// As about any other pod
+    Pods,
+    /// Such a pod is its node: what `eval`, `prove` and most network plugins do
+    Nodes,
 }
 
 /// `policy prove`.

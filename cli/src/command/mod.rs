@@ -58,9 +58,17 @@ fn give_up_after(limit: Duration, terminal: Terminal) {
 
 fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     let globals = &cli.globals;
+    let lists_connections = matches!(cli.command, Command::Policy(Policy::Connections(_)));
+    if globals.output.is_of_connections() && !lists_connections {
+        return Err(Failure::unreadable(
+            "`-o csv`, `md` and `dot` are formats of `policy connections` alone",
+        )
+        .hint("use `-o table`, `wide`, `json` or `yaml`"));
+    }
     match &cli.command {
         Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
         Command::Policy(Policy::Prove(args)) => policy::prove::run(args, globals, terminal),
+        Command::Policy(Policy::Connections(args)) => policy::connections::run(args, globals, terminal),
         Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),
         Command::Enforce(Enforce::Attach(args)) => enforce::attach::attach(args, globals, terminal),

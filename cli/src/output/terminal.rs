@@ -58,6 +58,11 @@ impl Terminal {
         self.write(text)
     }
 
+    /// Writes text that `-q` must not cut: for machines.
+    pub(crate) fn whole(&self, text: &str) -> Result<(), Failure> {
+        self.write(text)
+    }
+
     fn write(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -128,7 +133,7 @@ impl Terminal {
             self.complain(diagnostic::render_all(&loaded.diagnostics, &loaded.texts).trim_end());
         }
         self.complain(&render(failure));
-        if !self.is_human() {
+        if matches!(self.format, Format::Json | Format::Yaml) {
             // The human text went to standard error already; a second failure to write changes nothing.
             let _ = self.data(&Envelope::new("Failure", Body::from(failure), vec![failure.what.clone()]));
         }

@@ -9,6 +9,7 @@
 pub mod change;
 mod classes;
 mod compile;
+pub mod connections;
 mod decide;
 pub mod engine;
 pub mod evaluate;

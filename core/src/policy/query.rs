@@ -146,7 +146,8 @@ pub fn policed_pod(cluster: &Cluster, end: &End) -> Option<ObjectKey> {
     cluster.pods.get(&key).is_some_and(Pod::is_policed).then_some(key)
 }
 
-fn addresses(cluster: &Cluster, end: &End) -> Vec<IpAddr> {
+/// The addresses of an end, at most one per family.
+pub(super) fn addresses(cluster: &Cluster, end: &End) -> Vec<IpAddr> {
     match end {
         End::Pod(key) => cluster.pods.get(key).map(|pod| {
             let node =

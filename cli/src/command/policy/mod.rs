@@ -1,5 +1,6 @@
 //! `netlab policy …`: one file per verb.
 
 pub(super) mod compile;
+pub(super) mod connections;
 pub(super) mod eval;
 pub(super) mod prove;

@@ -1,0 +1,106 @@
+//! `netlab policy connections`: who may talk to whom.
+
+use std::collections::BTreeSet;
+
+use netlab_core::endpoint_ref::EndpointRef;
+use netlab_core::envelope::Envelope;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::Scope;
+use netlab_core::policy::connections::{
+    Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
+};
+use netlab_core::policy::query::End;
+use serde::Serialize;
+
+use crate::args::globals::{Format, Globals};
+use crate::args::policy::{Connections, HostNetworkArg, Switch};
+use crate::ends;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::connections::{csv, dot, markdown, summary, table, wide};
+use crate::output::terminal::Terminal;
+use crate::question::compile;
+
+/// The answer and what it depends on beyond policy.
+#[derive(Serialize)]
+struct WithNotes<'a> {
+    #[serde(flatten)]
+    answer: &'a Answer,
+    notes: Vec<String>,
+}
+
+/// Lists.
+pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut input = load::input(globals, terminal)?;
+    let notes = notes(args, &input.loaded.cluster);
+    let reading = match args.host_network {
+        HostNetworkArg::Pods => HostNetwork::AsPods,
+        HostNetworkArg::Nodes => HostNetwork::AsNodes,
+    };
+    let focus = Focus {
+        workloads_only: args.external == Switch::Off,
+        from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
+        to: ends("--to", args.to.as_ref(), globals, &input.loaded.cluster)?,
+        about: about(globals, &input.loaded.cluster),
+    };
+    input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
+    let compiled = compile(&input.loaded, &Scope::Cluster)?;
+    let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
+
+    let incomplete = !input.not_examined.is_empty();
+    match terminal.format {
+        Format::Table | Format::Wide => {
+            notes.iter().for_each(|note| terminal.note(&format!("note: {note}")));
+            match (terminal.quiet, terminal.format) {
+                (true, _) => terminal.text(&summary(&answer)),
+                (false, Format::Wide) => terminal.text(&wide(&answer)),
+                (false, _) => terminal.text(&table(&answer)),
+            }
+        }
+        Format::Csv => terminal.whole(&csv(&answer)),
+        Format::Md => terminal.whole(&markdown(&answer)),
+        Format::Dot => terminal.whole(&dot(&answer)),
+        Format::Json | Format::Yaml => {
+            let with_notes = WithNotes { answer: &answer, notes };
+            terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
+        }
+    }?;
+    Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+}
+
+fn ends(
+    flag: &str,
+    reference: Option<&EndpointRef>,
+    globals: &Globals,
+    cluster: &Cluster,
+) -> Result<Option<Vec<End>>, Failure> {
+    let resolved = reference.map(|reference| ends::resolve(flag, reference, globals, cluster)).transpose()?;
+    Ok(resolved.map(|(_, ends)| ends))
+}
+
+/// The pods that the listing is limited to, if it is.
+fn about(globals: &Globals, cluster: &Cluster) -> Option<BTreeSet<ObjectKey>> {
+    let limited = globals.listed_namespace().is_some() || globals.selector.is_some();
+    limited.then(|| {
+        let shown = cluster.pods.iter().filter(|(key, pod)| globals.shows(&key.namespace, &pod.labels));
+        shown.map(|(key, _)| key.clone()).collect()
+    })
+}
+
+fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {
+    let pods = on_host_network(cluster).len();
+    if pods == 0 {
+        return Vec::new();
+    }
+    let pods = if pods == 1 { "1 pod uses".to_owned() } else { format!("{pods} pods use") };
+    vec![match args.host_network {
+        HostNetworkArg::Pods => format!(
+            "{pods} the host's network and are listed as if policies saw them; most network plugins take such \
+             pods for their node: `--host-network nodes`"
+        ),
+        HostNetworkArg::Nodes => {
+            format!("{pods} the host's network and are listed as their node, which no policy selects")
+        }
+    }]
+}

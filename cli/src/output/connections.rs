@@ -1,0 +1,177 @@
+//! Connections for people, spreadsheets and graphs.
+//!
+//! Invariant: every form says the same pairs; only the table folds them. Names are as short as they can be without
+//! two workloads sharing one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use netlab_core::policy::connections::{Connections, Peer, PeerKind, Side};
+
+use super::table::Table;
+
+/// The names under which peers are shown.
+struct Names<'a> {
+    connections: &'a Connections,
+    short: Vec<String>,
+}
+
+impl<'a> Names<'a> {
+    fn new(connections: &'a Connections) -> Self {
+        let plain = |peer: &Peer| match &peer.namespace {
+            Some(namespace) => format!("{namespace}/{}", peer.name),
+            None => peer.name.clone(),
+        };
+        let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+        for peer in &connections.peers {
+            *uses.entry(plain(peer)).or_default() += 1;
+        }
+        let short = connections.peers.iter().map(|peer| {
+            let plain = plain(peer);
+            if uses.get(&plain) == Some(&1) { plain } else { peer.id.clone() }
+        });
+        Self { connections, short: short.collect() }
+    }
+
+    fn side(&self, side: &Side) -> String {
+        match side {
+            Side::All => "*".to_owned(),
+            Side::Namespace(namespace) => format!("{namespace}/*"),
+            Side::Peer(position) => self.short[*position].clone(),
+        }
+    }
+
+    /// Workloads by name before addresses, which keep their order.
+    fn rank(&self, side: &Side) -> (bool, usize, String) {
+        match side {
+            Side::Peer(position) if self.connections.peers[*position].kind == PeerKind::IpBlock => {
+                (true, *position, String::new())
+            }
+            _ => (false, 0, self.side(side)),
+        }
+    }
+}
+
+/// The folded table and the summary.
+pub(crate) fn table(connections: &Connections) -> String {
+    let names = Names::new(connections);
+    let folded = connections.fold();
+    let mut rows: Vec<_> = folded.rows().collect();
+    rows.sort_by_cached_key(|row| {
+        (names.rank(row.from), names.rank(row.to), connections.allowed_by(row).clone())
+    });
+    let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
+    for row in &rows {
+        table.row([names.side(row.from), names.side(row.to), connections.allowed_by(row).to_string()]);
+    }
+    with_summary(&table, rows.is_empty(), connections)
+}
+
+/// Every pair, with the kinds of both ends, and the summary.
+pub(crate) fn wide(connections: &Connections) -> String {
+    let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
+    for [from, to, allowed] in pairs(connections) {
+        table.row([from, to, allowed]);
+    }
+    with_summary(&table, connections.list.is_empty(), connections)
+}
+
+fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String {
+    let rows = if empty { String::new() } else { table.finish() };
+    rows + &summary(connections)
+}
+
+/// How many pairs, and who is isolated, in one line.
+pub(crate) fn summary(connections: &Connections) -> String {
+    let count = connections.workloads().len();
+    let inside = connections.list.iter().filter(|pair| pair.from < count && pair.to < count).count();
+    let outside = connections.list.len() - inside;
+    let mut text = format!("{inside} of {} pairs", connections.workload_pairs);
+    if outside > 0 {
+        let _ = write!(text, ", {outside} with addresses outside");
+    }
+    let [ingress, egress] = connections.isolated;
+    let head = match ingress {
+        _ if count == 0 => return text + "; there is no workload\n",
+        0 => "no workload is".to_owned(),
+        _ if ingress == count => "every workload is".to_owned(),
+        1 => format!("1 of {count} workloads is"),
+        _ => format!("{ingress} of {count} workloads are"),
+    };
+    let tail = match egress {
+        0 if ingress == 0 => return text + "; no workload is isolated\n",
+        0 => "none".to_owned(),
+        _ if egress == count => "every one".to_owned(),
+        _ => egress.to_string(),
+    };
+    let _ = writeln!(text, "; {head} isolated for ingress, {tail} for egress");
+    text
+}
+
+/// Each pair as three cells.
+fn pairs(connections: &Connections) -> impl Iterator<Item = [String; 3]> {
+    connections.list.iter().map(|pair| {
+        [
+            connections.peers[pair.from].id.clone(),
+            connections.peers[pair.to].id.clone(),
+            connections.allowed(pair).to_string(),
+        ]
+    })
+}
+
+/// Comma-separated values as RFC 4180 quotes them.
+pub(crate) fn csv(connections: &Connections) -> String {
+    let quoted = |cell: String| {
+        if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+    };
+    let mut text = String::from("from,to,allowed\n");
+    for cells in pairs(connections) {
+        let _ = writeln!(text, "{}", cells.map(quoted).join(","));
+    }
+    text
+}
+
+/// A table for Markdown.
+pub(crate) fn markdown(connections: &Connections) -> String {
+    let mut text = String::from("| from | to | allowed |\n|---|---|---|\n");
+    for [from, to, allowed] in pairs(connections) {
+        // Brackets would be read as the text of a link.
+        let _ = writeln!(text, "| `{from}` | `{to}` | {allowed} |");
+    }
+    text + "\n" + &summary(connections)
+}
+
+/// A graph: namespaces as clusters, connections as edges.
+pub(crate) fn dot(connections: &Connections) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let names = Names::new(connections);
+    let mut by_namespace: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+    for (position, peer) in connections.peers.iter().enumerate() {
+        by_namespace.entry(peer.namespace.as_deref()).or_default().push(position);
+    }
+    let mut text = String::from("digraph connections {\n  rankdir=LR;\n  node [shape=box];\n");
+    for (namespace, positions) in by_namespace {
+        let indent = if let Some(namespace) = namespace {
+            let _ = writeln!(text, "  subgraph {} {{", quoted(&format!("cluster_{namespace}")));
+            let _ = writeln!(text, "    label={};", quoted(namespace));
+            "    "
+        } else {
+            "  "
+        };
+        for position in positions {
+            let peer = &connections.peers[position];
+            let label = namespace
+                .and_then(|namespace| names.short[position].strip_prefix(namespace)?.strip_prefix('/'))
+                .unwrap_or(&names.short[position]);
+            let shape = if peer.kind == PeerKind::IpBlock { ", shape=ellipse" } else { "" };
+            let _ = writeln!(text, "{indent}{} [label={}{shape}];", quoted(&peer.id), quoted(label));
+        }
+        if namespace.is_some() {
+            text.push_str("  }\n");
+        }
+    }
+    for [from, to, allowed] in pairs(connections) {
+        let _ = writeln!(text, "  {} -> {} [label={}];", quoted(&from), quoted(&to), quoted(&allowed));
+    }
+    text + "}\n"
+}

@@ -1,0 +1,270 @@
+//! Who may talk to whom: for each source and destination the ports that both sides' policies allow.
+//!
+//! Computed on the rows of compiled tables, never packet by packet. Pods are grouped by the controller that their
+//! `ownerReferences` name; a pair lists what some pod of the one may open to some pod of the other. Addresses
+//! outside the cluster are peers too, as the few blocks that the policies leave different.
+//!
+//! Invariant: only pairs with something allowed are listed, in order of (source, destination); never a workload
+//! with itself, never two address blocks. It knows TCP, UDP and SCTP ports; ICMP, Services and nodes as peers are
+//! not in it. A node's address is in the block around it, although its own pods always hear it; that exemption
+//! shows in the rows of host-network workloads.
+
+mod allowed;
+mod external;
+mod fold;
+mod matrix;
+mod running;
+mod workloads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+use netlab_ebpf::abi::Direction;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+pub use allowed::Allowed;
+pub use fold::{Folded, Row, Side};
+pub use running::{HostNetwork, as_if_running, on_host_network};
+
+use self::allowed::Sets;
+use self::matrix::Matrix;
+use self::workloads::Workloads;
+use super::query::{End, addresses};
+use super::ruleset::Rulesets;
+use crate::model::cluster::{Cluster, ObjectKey};
+
+/// One end of connections.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Peer {
+    /// `namespace/name[Kind]`, or a block's name.
+    pub id: String,
+    /// What it is.
+    pub kind: PeerKind,
+    /// The controller's kind, or `Pod`; `None` for a block.
+    pub workload_kind: Option<String>,
+    /// `None` for a block.
+    pub namespace: Option<String>,
+    /// Of the controller, of a pod that has none, or of a block.
+    pub name: String,
+    /// What a block covers; empty for workloads.
+    pub cidrs: Vec<IpNet>,
+}
+
+/// What a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum PeerKind {
+    /// A pod without a controller.
+    Pod,
+    /// The pods of a controller.
+    Workload,
+    /// Addresses outside the cluster.
+    #[serde(rename = "IPBlock")]
+    IpBlock,
+}
+
+/// A pair with something allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Who opens: a position among the peers.
+    pub from: usize,
+    /// To whom.
+    pub to: usize,
+    allowed: u32,
+}
+
+/// Which pairs to list.
+#[derive(Clone, Debug, Default)]
+pub struct Focus {
+    /// Leave addresses outside the cluster out.
+    pub workloads_only: bool,
+    /// Only pairs opened by one of these.
+    pub from: Option<Vec<End>>,
+    /// Only pairs opened to one of these.
+    pub to: Option<Vec<End>>,
+    /// Only pairs with an end that has one of these pods.
+    pub about: Option<BTreeSet<ObjectKey>>,
+}
+
+/// All connections.
+#[derive(Debug)]
+pub struct Connections {
+    /// Workloads by name, then blocks by address; also those without connections, but no block without.
+    pub peers: Vec<Peer>,
+    /// Sorted by source and destination.
+    pub list: Vec<Connection>,
+    /// How many ordered pairs of workloads were looked at.
+    pub workload_pairs: usize,
+    /// How many workloads have all of their pods isolated by `NetworkPolicy`, for ingress and for egress.
+    pub isolated: [usize; 2],
+    sets: Vec<Allowed>,
+}
+
+impl Connections {
+    /// What a connection allows.
+    pub fn allowed(&self, connection: &Connection) -> &Allowed {
+        &self.sets[connection.allowed as usize]
+    }
+
+    /// The workloads among the peers.
+    pub fn workloads(&self) -> &[Peer] {
+        let count = self.peers.iter().take_while(|peer| peer.kind != PeerKind::IpBlock).count();
+        &self.peers[..count]
+    }
+}
+
+/// `{peers, connections}`.
+impl Serialize for Connections {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Line<'a> {
+            from: &'a str,
+            to: &'a str,
+            allowed: &'a Allowed,
+        }
+        struct Lines<'a>(&'a Connections);
+        impl Serialize for Lines<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let Self(all) = self;
+                serializer.collect_seq(all.list.iter().map(|connection| Line {
+                    from: &all.peers[connection.from].id,
+                    to: &all.peers[connection.to].id,
+                    allowed: all.allowed(connection),
+                }))
+            }
+        }
+        let mut answer = serializer.serialize_struct("Connections", 2)?;
+        answer.serialize_field("peers", &self.peers)?;
+        answer.serialize_field("connections", &Lines(self))?;
+        answer.end()
+    }
+}
+
+/// Lists the connections of a cluster whose every pod is in the compilation's scope.
+///
+/// To have also those workloads judged whose pods are not running, compile what [`as_if_running`] gives, and hand
+/// the same here.
+pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Connections {
+    let workloads = Workloads::new(cluster, rulesets);
+    let mut matrix = Matrix::new(rulesets);
+    let blocks = if focus.workloads_only { Vec::new() } else { blocks(&workloads, rulesets, &mut matrix) };
+    let mut peers: Vec<Peer> = workloads.list.iter().map(|workload| workload.peer.clone()).collect();
+    peers.extend(blocks.iter().map(|block| block.peer.clone()));
+    let chosen = Chosen::new(cluster, rulesets, &workloads, &peers, focus);
+
+    let count = workloads.list.len();
+    let (mut list, mut workload_pairs) = (Vec::new(), 0);
+    let mut add = |from: usize, to: usize, allowed: u32| {
+        if allowed != Sets::NOTHING {
+            list.push(Connection { from, to, allowed });
+        }
+    };
+    for (from, source) in workloads.list.iter().enumerate() {
+        for (to, destination) in workloads.list.iter().enumerate() {
+            if from != to && chosen.has(from, to) {
+                workload_pairs += 1;
+                add(from, to, matrix.workloads(&workloads, source, destination));
+            }
+        }
+        for (index, block) in blocks.iter().enumerate().filter(|(index, _)| chosen.has(from, count + index)) {
+            add(from, count + index, block.sides[from].1);
+        }
+    }
+    for (index, block) in blocks.iter().enumerate() {
+        for (to, (ingress, _)) in block.sides.iter().enumerate() {
+            if chosen.has(count + index, to) {
+                add(count + index, to, *ingress);
+            }
+        }
+    }
+    let isolated = [Direction::Ingress, Direction::Egress].map(|direction| {
+        let is_isolated = |profile: &u32| {
+            let ruleset = workloads.profiles[*profile as usize].ruleset;
+            let table = ruleset.and_then(|index| rulesets.list[index as usize].table(direction));
+            table.is_some_and(|table| !table.isolated_by.is_empty())
+        };
+        workloads.list.iter().filter(|workload| workload.profiles.iter().all(is_isolated)).count()
+    });
+    Connections { peers, list, workload_pairs, isolated, sets: matrix.sets.list }
+}
+
+/// Addresses outside, and what each workload allows from and to them.
+struct Block {
+    peer: Peer,
+    /// Ingress and egress sets, by workload.
+    sides: Vec<(u32, u32)>,
+}
+
+/// The areas of address space, those joined that no workload tells apart.
+fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -> Vec<Block> {
+    let areas = external::areas(&rulesets.classes.prefixes);
+    let mut alike: BTreeMap<(bool, Vec<(u32, u32)>), Vec<&external::Area>> = BTreeMap::new();
+    for area in &areas {
+        let mut side =
+            |workload, direction| matrix.external(workloads, workload, direction, (area.ipv4, area.class));
+        let sides: Vec<(u32, u32)> = workloads
+            .list
+            .iter()
+            .map(|workload| (side(workload, Direction::Ingress), side(workload, Direction::Egress)))
+            .collect();
+        if sides.iter().any(|sides| *sides != (Sets::NOTHING, Sets::NOTHING)) {
+            alike.entry((area.ipv4, sides)).or_default().push(area);
+        }
+    }
+    let mut blocks: Vec<Block> = alike
+        .into_iter()
+        .filter_map(|((_, sides), areas)| Some(Block { peer: external::block(&areas)?, sides }))
+        .collect();
+    blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
+    blocks
+}
+
+/// The positions that a focus leaves.
+struct Chosen {
+    from: Option<BTreeSet<usize>>,
+    to: Option<BTreeSet<usize>>,
+    about: Option<BTreeSet<usize>>,
+}
+
+impl Chosen {
+    fn new(
+        cluster: &Cluster,
+        rulesets: &Rulesets,
+        workloads: &Workloads,
+        peers: &[Peer],
+        focus: &Focus,
+    ) -> Self {
+        let of_pod = |key: &ObjectKey| workloads.of_pod.get(key).map(|index| *index as usize);
+        let pod_at = |address| {
+            let mut pods = rulesets.pods.iter().filter(|(_, pod)| pod.addresses.contains(&address));
+            pods.next().and_then(|(key, _)| of_pod(key))
+        };
+        let around = |address| {
+            let block =
+                || peers.iter().position(|peer| peer.cidrs.iter().any(|cidr| cidr.contains(&address)));
+            pod_at(address).or_else(block)
+        };
+        let positions = |ends: &Vec<End>| -> BTreeSet<usize> {
+            ends.iter()
+                .flat_map(|end| match end {
+                    End::Pod(key) => of_pod(key).into_iter().collect::<Vec<_>>(),
+                    End::Address(address) => around(*address).into_iter().collect(),
+                    End::Node(_) => addresses(cluster, end).into_iter().filter_map(around).collect(),
+                })
+                .collect()
+        };
+        Self {
+            from: focus.from.as_ref().map(positions),
+            to: focus.to.as_ref().map(positions),
+            about: focus.about.as_ref().map(|pods| pods.iter().filter_map(of_pod).collect()),
+        }
+    }
+
+    fn has(&self, from: usize, to: usize) -> bool {
+        let within =
+            |set: &Option<BTreeSet<usize>>, position| set.as_ref().is_none_or(|set| set.contains(position));
+        within(&self.from, &from)
+            && within(&self.to, &to)
+            && (within(&self.about, &from) || within(&self.about, &to))
+    }
+}

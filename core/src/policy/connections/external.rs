@@ -1,0 +1,202 @@
+//! Addresses outside the cluster, as few blocks as the policies leave different.
+//!
+//! Invariant: the blocks of a family are disjoint; two addresses are in one block exactly when every workload may
+//! talk with both on the same ports, in both directions. Node and pod addresses are not cut out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Subnets};
+
+use super::{Peer, PeerKind};
+use crate::policy::classes::ClassIndex;
+use crate::policy::prefixes::Prefixes;
+
+/// First and last address, as numbers.
+type Range = (u128, u128);
+
+/// The addresses for which a prefix is the longest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    pub(super) ipv4: bool,
+    /// The class of these addresses, as far as they are no pods'.
+    pub(super) class: ClassIndex,
+    ranges: Vec<Range>,
+}
+
+/// The areas of all prefixes that have addresses of their own.
+pub(super) fn areas(prefixes: &Prefixes) -> Vec<Area> {
+    let mut areas = Vec::new();
+    for ipv4 in [true, false] {
+        let mut starts: BTreeSet<u128> = BTreeSet::new();
+        for prefix in prefixes.list.iter().filter(|prefix| prefix.addr().is_ipv4() == ipv4) {
+            starts.insert(bits(prefix.network()));
+            starts.extend(bits(prefix.broadcast()).checked_add(1).filter(|next| *next <= last(ipv4)));
+        }
+        let starts: Vec<u128> = starts.into_iter().collect();
+        let addresses: Vec<IpAddr> = starts.iter().map(|start| address(*start, ipv4)).collect();
+        let mut ranges: BTreeMap<ClassIndex, Vec<Range>> = BTreeMap::new();
+        for (index, prefix) in prefixes.longest(&addresses).into_iter().enumerate() {
+            let end = starts.get(index + 1).map_or(last(ipv4), |next| next - 1);
+            ranges.entry(prefix).or_default().push((starts[index], end));
+        }
+        // The classes of bare prefixes have the prefixes' own indices.
+        areas.extend(ranges.into_iter().map(|(class, ranges)| Area { ipv4, class, ranges }));
+    }
+    areas
+}
+
+/// Addresses of a family that no block narrower than everything contains.
+#[derive(Debug)]
+pub(super) struct Free {
+    pub(super) ipv4: bool,
+    /// What is left, the last range first.
+    left: Vec<Range>,
+}
+
+impl Free {
+    /// Everything outside these prefixes.
+    pub(super) fn new(prefixes: &Prefixes, ipv4: bool) -> Self {
+        let is_root = |area: &Area| area.ipv4 == ipv4 && prefixes.list[area.class as usize].prefix_len() == 0;
+        let mut left: Vec<Range> =
+            areas(prefixes).into_iter().filter(is_root).flat_map(|area| area.ranges).collect();
+        left.reverse();
+        Self { ipv4, left }
+    }
+
+    /// The next that is nobody's.
+    pub(super) fn next(&mut self, taken: &mut BTreeSet<IpAddr>) -> Option<IpAddr> {
+        while let Some((start, end)) = self.left.pop() {
+            self.left.extend(start.checked_add(1).filter(|next| *next <= end).map(|next| (next, end)));
+            // The first of a family means "no address".
+            let address = address(start, self.ipv4);
+            if !address.is_unspecified() && taken.insert(address) {
+                return Some(address);
+            }
+        }
+        None
+    }
+}
+
+/// The block that some areas of one family make up.
+pub(super) fn block(areas: &[&Area]) -> Option<Peer> {
+    let ipv4 = areas.first()?.ipv4;
+    let mut ranges: Vec<Range> = areas.iter().flat_map(|area| area.ranges.iter().copied()).collect();
+    ranges.sort_unstable();
+    let ranges = joined(&ranges);
+    let cidrs = cidrs(&ranges, ipv4);
+    let name = name(&ranges, &cidrs, ipv4);
+    Some(Peer {
+        id: name.clone(),
+        kind: PeerKind::IpBlock,
+        workload_kind: None,
+        namespace: None,
+        name,
+        cidrs,
+    })
+}
+
+/// As CIDRs, or as "everything except" where that is shorter.
+fn name(ranges: &[Range], cidrs: &[IpNet], ipv4: bool) -> String {
+    let list = |cidrs: &[IpNet]| cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let mut next = Some(0);
+    let mut others = Vec::new();
+    for (start, end) in ranges {
+        if let Some(from) = next.filter(|from| from < start) {
+            others.push((from, start - 1));
+        }
+        next = end.checked_add(1).filter(|next| *next <= last(ipv4));
+    }
+    others.extend(next.map(|from| (from, last(ipv4))));
+    let others = self::cidrs(&others, ipv4);
+    if cidrs.len() > 1 && others.len() < cidrs.len() {
+        format!("{} except {}", if ipv4 { "0.0.0.0/0" } else { "::/0" }, list(&others))
+    } else {
+        list(cidrs)
+    }
+}
+
+fn joined(ranges: &[Range]) -> Vec<Range> {
+    let mut joined: Vec<Range> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(before) if before.1.checked_add(1) == Some(*start) => before.1 = *end,
+            _ => joined.push((*start, *end)),
+        }
+    }
+    joined
+}
+
+fn cidrs(ranges: &[Range], ipv4: bool) -> Vec<IpNet> {
+    ranges
+        .iter()
+        .flat_map(|(start, end)| match (address(*start, ipv4), address(*end, ipv4)) {
+            (IpAddr::V4(start), IpAddr::V4(end)) => IpSubnets::V4(Ipv4Subnets::new(start, end, 0)),
+            (IpAddr::V6(start), IpAddr::V6(end)) => IpSubnets::V6(Ipv6Subnets::new(start, end, 0)),
+            // `address` gives one family for one family.
+            (start, _) => single(start),
+        })
+        .collect()
+}
+
+fn single(address: IpAddr) -> IpSubnets {
+    match address {
+        IpAddr::V4(address) => IpSubnets::V4(Ipv4Subnets::new(address, address, 0)),
+        IpAddr::V6(address) => IpSubnets::V6(Ipv6Subnets::new(address, address, 0)),
+    }
+}
+
+fn last(ipv4: bool) -> u128 {
+    if ipv4 { u32::MAX.into() } else { u128::MAX }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn address(bits: u128, ipv4: bool) -> IpAddr {
+    match u32::try_from(bits) {
+        Ok(bits) if ipv4 => Ipv4Addr::from_bits(bits).into(),
+        _ => Ipv6Addr::from_bits(bits).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::address::AddressBlock;
+
+    fn named(wanted: &[&str], blocks: &[(&str, &[&str])]) -> String {
+        let blocks: Vec<AddressBlock> = blocks
+            .iter()
+            .map(|(cidr, except)| AddressBlock {
+                cidr: cidr.parse().expect("a CIDR"),
+                except: except.iter().map(|cidr| cidr.parse().expect("a CIDR")).collect(),
+            })
+            .collect();
+        let prefixes = Prefixes::new(blocks.iter());
+        let areas = areas(&prefixes);
+        let chosen: Vec<&Area> = areas
+            .iter()
+            .filter(|area| wanted.contains(&prefixes.list[area.class as usize].to_string().as_str()))
+            .collect();
+        block(&chosen).expect("a block").name
+    }
+
+    #[test]
+    fn a_block_is_named_the_short_way() {
+        let blocks: &[(&str, &[&str])] = &[("10.0.0.0/8", &["10.1.0.0/16"]), ("255.255.255.255/32", &[])];
+        assert_eq!(named(&["10.1.0.0/16"], blocks), "10.1.0.0/16");
+        assert_eq!(named(&["10.0.0.0/8", "10.1.0.0/16"], blocks), "10.0.0.0/8");
+        assert_eq!(named(&["0.0.0.0/0"], blocks), "0.0.0.0/0 except 10.0.0.0/8, 255.255.255.255/32");
+        assert_eq!(
+            named(&["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "255.255.255.255/32"], blocks),
+            "0.0.0.0/0"
+        );
+        assert_eq!(named(&["::/0"], blocks), "::/0");
+        assert_eq!(named(&["::/0"], &[("fd00::/8", &[])]), "::/0 except fd00::/8");
+    }
+}

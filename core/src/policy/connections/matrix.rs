@@ -1,0 +1,117 @@
+//! The tables' rows as sets of ports, and their meeting at two ends.
+//!
+//! Invariant: each row of each table is decided once, for whole port classes; a pair of ends costs two look-ups
+//! and one remembered intersection.
+
+use std::collections::HashMap;
+
+use netlab_ebpf::abi::Direction;
+
+use super::allowed::{Allowed, Sets};
+use super::workloads::{Profile, Workload, Workloads};
+use crate::model::port::PortRange;
+use crate::policy::change::Verdict;
+use crate::policy::classes::ClassIndex;
+use crate::policy::ruleset::{Rulesets, Table};
+
+/// Answers for pairs, with what was computed before.
+#[derive(Debug)]
+pub(super) struct Matrix<'a> {
+    rulesets: &'a Rulesets,
+    pub(super) sets: Sets,
+    /// By (ruleset, egress, row).
+    rows: HashMap<(u32, bool, u32), u32>,
+    /// By (source, destination) profile.
+    pairs: HashMap<(u32, u32), u32>,
+}
+
+impl<'a> Matrix<'a> {
+    pub(super) fn new(rulesets: &'a Rulesets) -> Self {
+        Self { rulesets, sets: Sets::new(), rows: HashMap::new(), pairs: HashMap::new() }
+    }
+
+    /// What one side allows towards or from a class of addresses.
+    fn side(&mut self, profile: &Profile, direction: Direction, peer: ClassIndex) -> u32 {
+        let Some(index) = profile.ruleset else { return Sets::EVERYTHING };
+        let Some(table) = self.rulesets.list[index as usize].table(direction) else {
+            return Sets::EVERYTHING;
+        };
+        let row = table.row(peer);
+        let key = (index, direction == Direction::Egress, row);
+        if let Some(known) = self.rows.get(&key) {
+            return *known;
+        }
+        let set = self.sets.intern(decided(table, row));
+        self.rows.insert(key, set);
+        set
+    }
+
+    /// What pods of one profile may open to pods of another.
+    fn profiles(&mut self, workloads: &Workloads, from: u32, to: u32) -> u32 {
+        if let Some(known) = self.pairs.get(&(from, to)) {
+            return *known;
+        }
+        let (source, destination) = (&workloads.profiles[from as usize], &workloads.profiles[to as usize]);
+        let mut allowed = Sets::NOTHING;
+        for (from, to) in source.classes.iter().zip(&destination.classes) {
+            let (Some(from), Some(to)) = (from, to) else { continue };
+            let egress = self.side(source, Direction::Egress, *to);
+            let ingress = self.side(destination, Direction::Ingress, *from);
+            let both = self.sets.and(egress, ingress);
+            allowed = self.sets.or(allowed, both);
+        }
+        self.pairs.insert((from, to), allowed);
+        allowed
+    }
+
+    /// What some pod of one workload may open to some pod of another.
+    pub(super) fn workloads(&mut self, workloads: &Workloads, from: &Workload, to: &Workload) -> u32 {
+        // What a node sends to its own pods always arrives, and nothing polices what it sends.
+        if !from.is_nodes.is_disjoint(&to.on_nodes) {
+            return Sets::EVERYTHING;
+        }
+        let mut allowed = Sets::NOTHING;
+        for source in &from.profiles {
+            for destination in &to.profiles {
+                let pair = self.profiles(workloads, *source, *destination);
+                allowed = self.sets.or(allowed, pair);
+            }
+        }
+        allowed
+    }
+
+    /// What some pod of a workload may open to addresses of a class, or be opened by them.
+    pub(super) fn external(
+        &mut self,
+        workloads: &Workloads,
+        workload: &Workload,
+        direction: Direction,
+        (ipv4, class): (bool, ClassIndex),
+    ) -> u32 {
+        let mut allowed = Sets::NOTHING;
+        for profile in &workload.profiles {
+            let profile = &workloads.profiles[*profile as usize];
+            if profile.classes[usize::from(!ipv4)].is_some() {
+                let side = self.side(profile, direction, class);
+                allowed = self.sets.or(allowed, side);
+            }
+        }
+        allowed
+    }
+}
+
+/// The ports that a row allows.
+fn decided(table: &Table, row: u32) -> Allowed {
+    let row = &table.rows[row as usize];
+    let allowed = table
+        .ports
+        .list
+        .iter()
+        .enumerate()
+        .filter(|(index, class)| {
+            !class.ranges.is_empty() && table.decide(row, *index).verdict == Verdict::Allow
+        })
+        .flat_map(|(_, class)| &class.ranges)
+        .map(|range| (range.protocol, PortRange { start: range.start, end: range.end }));
+    Allowed::from_ranges(allowed)
+}

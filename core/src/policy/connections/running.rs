@@ -1,0 +1,94 @@
+//! The cluster as a list of workloads wants it: each with a running pod at an address that says nothing.
+//!
+//! Invariant: pods that run at known addresses stay as they are. An address that is chosen here is nobody's and,
+//! where the policies leave any such address, in no block narrower than everything: a block then never matches a
+//! pod by accident.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::external::Free;
+use super::workloads::{WorkloadKey, workload_key};
+use crate::model::cluster::{Cluster, ObjectKey, Pod};
+use crate::model::policy::{PeerMatch, Policies};
+use crate::policy::prefixes::Prefixes;
+
+/// How to read policies about pods with `hostNetwork: true`, which the API leaves open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostNetwork {
+    /// As about any other pod: what the policies' author meant, and what the peer tools list.
+    #[default]
+    AsPods,
+    /// Such a pod is its node, neither subject nor selected: what most network plugins do.
+    AsNodes,
+}
+
+/// The cluster as it is once each workload has a running pod.
+///
+/// Pods that are done are left out where their workload has others, else they count as if they ran. Pods whose
+/// address is not known get one.
+#[must_use]
+pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostNetwork) -> Cluster {
+    let mut running = cluster.clone();
+    let alive: BTreeSet<WorkloadKey> = running
+        .pods
+        .iter()
+        .filter(|(_, pod)| !pod.terminal)
+        .map(|(key, pod)| workload_key(key, pod))
+        .collect();
+    running.pods.retain(|key, pod| !pod.terminal || !alive.contains(&workload_key(key, pod)));
+
+    let keeps = |pod: &Pod| !pod.host_network && !pod.terminal && !pod.synthetic_addresses;
+    let mut taken: BTreeSet<IpAddr> = running
+        .pods
+        .values()
+        .filter(|pod| keeps(pod))
+        .flat_map(|pod| &pod.addresses)
+        .chain(running.nodes.values().flat_map(|node| &node.addresses))
+        .copied()
+        .collect();
+    let prefixes = Prefixes::new(blocks(policies));
+    let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4));
+    for pod in running.pods.values_mut() {
+        if keeps(pod) && !pod.addresses.is_empty() {
+            continue;
+        }
+        if pod.host_network {
+            if host_network == HostNetwork::AsNodes {
+                continue;
+            }
+            pod.host_network = false;
+            // Several may have the address of one node; the first is as good a pod as any.
+            pod.synthetic_addresses |= !pod.addresses.iter().all(|address| taken.insert(*address));
+        }
+        let known = !pod.terminal && !pod.addresses.is_empty();
+        if !known || pod.synthetic_addresses {
+            let before = if known { pod.addresses.clone() } else { Vec::new() };
+            pod.addresses = free
+                .iter_mut()
+                .filter_map(|free| {
+                    let old = before.iter().find(|address| address.is_ipv4() == free.ipv4).copied();
+                    // A family that it does not have it does not get.
+                    let wanted = before.is_empty() || old.is_some();
+                    wanted.then(|| free.next(&mut taken).or(old)).flatten()
+                })
+                .collect();
+            pod.synthetic_addresses = true;
+        }
+        pod.terminal = false;
+    }
+    running
+}
+
+/// Pods that use the host's network and that some reading makes different, by name.
+pub fn on_host_network(cluster: &Cluster) -> BTreeMap<&ObjectKey, &Pod> {
+    cluster.pods.iter().filter(|(_, pod)| pod.host_network && !pod.terminal).collect()
+}
+
+fn blocks(policies: &Policies) -> impl Iterator<Item = &crate::model::address::AddressBlock> {
+    let rules = policies.list.iter().flat_map(|policy| policy.ingress.iter().chain(&policy.egress).flatten());
+    rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
+        PeerMatch::Block(block) => Some(block),
+        PeerMatch::Pods(_) | PeerMatch::Nodes(_) => None,
+    })
+}
