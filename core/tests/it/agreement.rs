@@ -25,7 +25,7 @@ use crate::sides::{Sides, Way, pair};
 
 /// Worlds per seed unless `NETLAB_WORLDS` says otherwise, and questions per world.
 const WORLDS: usize = 320;
-const QUESTIONS: usize = 10;
+const QUESTIONS: usize = 16;
 
 /// In one of so many worlds a question is also asked as users ask it.
 const WHOLE_EVALUATIONS: usize = 10;
@@ -103,7 +103,7 @@ fn the_engine_agrees_with_the_oracle_on_random_worlds() {
         }
     });
     println!("{coverage}");
-    assert!(coverage.questions() >= 10_000, "{} questions", coverage.questions());
+    assert!(coverage.questions() >= 20_000, "{} questions", coverage.questions());
     assert_eq!(coverage.missing(), Vec::<String>::new());
 }
 

@@ -6,7 +6,7 @@
 use fastrand::Rng;
 use netlab_core::model::address::AddressBlock;
 use netlab_core::model::cluster::Cluster;
-use netlab_core::model::policy::{NamespaceScope, PeerMatch, Policies, Rule};
+use netlab_core::model::policy::{Action, NamespaceScope, PeerMatch, Policies, PolicyTier, Port, Rule};
 use netlab_core::model::port::{PortMatch, PortRange, Protocol};
 use netlab_core::model::selector::{Operator, Requirement, Selector};
 use netlab_core::testing::generate::questions::questions;
@@ -20,7 +20,7 @@ const QUESTIONS: usize = 20;
 
 type Fault = fn(&mut Cluster, &mut Policies);
 
-const FAULTS: [(&str, Fault); 15] = [
+const FAULTS: [(&str, Fault); 27] = [
     ("peers of one rule ANDed away to the first", |_, policies| {
         peers(policies, |peers| peers.truncate(1));
     }),
@@ -119,7 +119,75 @@ const FAULTS: [(&str, Fault); 15] = [
             }
         }
     }),
+    ("Pass taken for Accept", |_, policies| actions(policies, Action::Pass, Action::Accept)),
+    ("Pass taken for Deny", |_, policies| actions(policies, Action::Pass, Action::Deny)),
+    ("Deny taken for Pass", |_, policies| actions(policies, Action::Deny, Action::Pass)),
+    ("rules in the opposite order", |_, policies| {
+        for policy in &mut policies.list {
+            for rules in [&mut policy.ingress, &mut policy.egress].into_iter().flatten() {
+                rules.reverse();
+            }
+        }
+    }),
+    ("higher priorities first", |_, policies| {
+        priorities(policies, |_, priority| 1000 - priority);
+    }),
+    ("equal priorities taken by name, without a word", |_, policies| {
+        priorities(policies, |index, priority| priority + index);
+    }),
+    ("the baseline asked first", |_, policies| {
+        for policy in policies.list.iter_mut().filter(|policy| policy.tier == PolicyTier::Baseline) {
+            policy.tier = PolicyTier::Admin;
+        }
+    }),
+    ("a baseline of the older version behind the newer", |_, policies| {
+        for policy in policies.list.iter_mut().filter(|policy| policy.priority.is_none()) {
+            policy.priority = (policy.tier != PolicyTier::NetworkPolicy).then_some(1001);
+        }
+    }),
+    ("nodes by address of nobody", |_, policies| {
+        matches(policies, |peer| {
+            if let PeerMatch::Nodes(selector) = peer {
+                let nobody = Requirement { key: "none".to_owned(), operator: Operator::Exists };
+                *selector = Selector::new([nobody]);
+            }
+        });
+    }),
+    ("node selectors ignored", |_, policies| {
+        matches(policies, |peer| {
+            if let PeerMatch::Nodes(selector) = peer {
+                *selector = Selector::default();
+            }
+        });
+    }),
+    ("a name is TCP's", |_, policies| {
+        let only_tcp = |port: &Port| !matches!(&port.matches, PortMatch::Named { protocol, .. } if *protocol != Protocol::Tcp);
+        for policy in policies.list.iter_mut().filter(|policy| policy.id.kind.is_ordered()) {
+            for rule in policy.ingress.iter_mut().chain(&mut policy.egress).flatten() {
+                rule.ports.iter_mut().for_each(|ports| ports.retain(only_tcp));
+            }
+        }
+    }),
+    ("a peer that is not known fails open", |_, policies| {
+        policies.list.iter_mut().for_each(|policy| {
+            for rules in [&mut policy.ingress, &mut policy.egress].into_iter().flatten() {
+                rules.retain(|rule| !policy.id.kind.is_ordered() || rule.peers.is_some());
+            }
+        });
+    }),
 ];
+
+fn actions(policies: &mut Policies, wrong: Action, by: Action) {
+    for rule in rules(policies).filter(|rule| rule.action == wrong) {
+        rule.action = by;
+    }
+}
+
+fn priorities(policies: &mut Policies, change: impl Fn(u16, u16) -> u16) {
+    for (index, policy) in (0..).zip(&mut policies.list) {
+        policy.priority = policy.priority.map(|priority| change(index, priority));
+    }
+}
 
 fn rules(policies: &mut Policies) -> impl Iterator<Item = &mut Rule> {
     policies.list.iter_mut().flat_map(|policy| policy.ingress.iter_mut().chain(&mut policy.egress).flatten())

@@ -34,6 +34,9 @@ fn worlds_and_questions_survive_the_way_through_text() {
         assert_eq!(objects.nodes, again.nodes);
         assert_eq!(objects.namespaces, again.namespaces);
         assert_eq!(objects.network_policies, again.network_policies);
+        assert_eq!(objects.admin_network_policies, again.admin_network_policies);
+        assert_eq!(objects.baseline_admin_network_policies, again.baseline_admin_network_policies);
+        assert_eq!(objects.cluster_network_policies, again.cluster_network_policies);
         for question in questions(&objects, 4, &mut rng) {
             let query = query::describe(&question);
             assert_eq!(query::question(&query, &objects).expect("what was described can be read"), question);

@@ -20,6 +20,7 @@ use netlab_core::testing::generate::world;
 use netlab_core::testing::minimise::minimise;
 use netlab_core::testing::{case, manifest, upstream};
 use netlab_ebpf::abi::Direction;
+use netlab_enforcer::maps::MapSizes;
 use netlab_enforcer::update::restore;
 use netlab_enforcer::update::tables::Tables;
 use netlab_enforcer::{Datapath, LoadOptions};
@@ -27,6 +28,18 @@ use netlab_node::Netns;
 use netlab_node::netlink::{Batch, Mac, Netlink, VethEnd};
 
 use crate::bpf_require::datapath;
+
+/// Worlds with policies of every tier have larger tables than a lab.
+const OPTIONS: LoadOptions = LoadOptions {
+    sizes: MapSizes {
+        policy: 131_072,
+        counters: 65_536,
+        port_tables: 256,
+        port_classes: 1_024,
+        ..MapSizes::LAB
+    },
+    ..LoadOptions::LAB
+};
 
 /// `lo`: every pod is behind it, one at a time.
 const POD: u32 = 1;
@@ -40,7 +53,7 @@ struct Machine {
 
 impl Machine {
     fn new(test: &str) -> Option<Self> {
-        let datapath = datapath(test, &LoadOptions::LAB)?;
+        let datapath = datapath(test, &OPTIONS)?;
         let netns = Netns::create().expect("root can make a namespace");
         let mut netlink = Netlink::open_in(&netns).expect("a socket inside");
         let mut batch = Batch::new();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fastrand::Rng;
 
-use super::{NAMESPACE_LABELS, POD_LABELS, PORT_NAMES, PORT_NUMBERS, chance, metadata, pick};
+use super::{NAMESPACE_LABELS, NODE_LABELS, POD_LABELS, PORT_NAMES, PORT_NUMBERS, chance, metadata, pick};
 use crate::input::WireObjects;
 use crate::input::wire::core_v1::{
     Container, ContainerPort, Namespace, Node, NodeAddress, NodeSpec, NodeStatus, Pod, PodIp, PodSpec,
@@ -95,8 +95,10 @@ fn node(rng: &mut Rng, index: u8, families: Families) -> Node {
     if families.ipv6 {
         ranges.push(format!("fd00:244:{index}::/64"));
     }
+    let mut metadata = metadata(None, &node_name(index));
+    metadata.labels = some_labels(rng, &NODE_LABELS);
     Node {
-        metadata: metadata(None, &node_name(index)),
+        metadata,
         spec: Some(NodeSpec {
             pod_cidr: ranges.first().cloned(),
             pod_cidrs: Some(ranges),

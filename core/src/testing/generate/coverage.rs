@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use super::rule_view::tier_rules;
 use crate::input::WireObjects;
-use crate::input::wire::network_policy::{IntOrString, NetworkPolicy, Peer, Port};
+use crate::input::wire::network_policy::{IntOrString, NetworkPolicy, Peer as NetworkPeer, Port};
+use crate::input::wire::tier_policy::Peer;
 use crate::policy::oracle::{
     Admission, Answer, Direction, End, Exemption, IpProtocol, NotPoliced, Question, Side, Verdict, Why,
 };
@@ -19,8 +21,13 @@ pub struct Coverage {
 }
 
 /// Shares of the questions that a run must reach, in percent.
-pub const REQUIRED: [(&str, usize); 5] = [
-    ("denied by isolation", 30),
+pub const REQUIRED: [(&str, usize); 10] = [
+    ("denied by isolation", 15),
+    ("side: tied", 10),
+    ("side: passed", 10),
+    ("tiers: networks", 10),
+    ("tiers: nodes", 10),
+    ("tiers: named port", 10),
     ("rules: named port", 10),
     ("rules: except", 10),
     ("rules: port range", 10),
@@ -63,6 +70,7 @@ impl Coverage {
         {
             met.push(why(side));
             rules_met(objects, direction, side, &mut met);
+            tiers_met(objects, side, &mut met);
         }
         met.sort_unstable();
         met.dedup();
@@ -142,11 +150,37 @@ fn rules_met(objects: &WireObjects, direction: Direction, side: &Side, met: &mut
     }
 }
 
+/// What the rules of the other tiers that match a side contain.
+fn tiers_met(objects: &WireObjects, side: &Side, met: &mut Vec<&'static str>) {
+    if matches!(side.why, Why::NotPoliced(_) | Why::Exempt(_)) {
+        return;
+    }
+    if !side.passed.is_empty() {
+        met.push("side: passed");
+    }
+    let rules = tier_rules(objects);
+    for rule in rules.iter().filter(|rule| side.tier_rules.iter().any(|one| rule.is(one))) {
+        met.push("tiers: some rule");
+        for peer in rule.peers {
+            met.push(match peer {
+                Peer { namespaces: Some(_), .. } | Peer { pods: Some(_), .. } => "tiers: pods",
+                Peer { networks: Some(_), .. } => "tiers: networks",
+                Peer { nodes: Some(_), .. } => "tiers: nodes",
+                Peer { domain_names: Some(_), .. } => "tiers: domain names",
+                _ => "tiers: unknown peer",
+            });
+        }
+        if rule.named_port {
+            met.push("tiers: named port");
+        }
+    }
+}
+
 fn is(policy: &NetworkPolicy, (namespace, name): &(String, String)) -> bool {
     policy.metadata.namespace.as_ref() == Some(namespace) && policy.metadata.name.as_ref() == Some(name)
 }
 
-type Lists<'a> = (Option<&'a Vec<Peer>>, Option<&'a Vec<Port>>);
+type Lists<'a> = (Option<&'a Vec<NetworkPeer>>, Option<&'a Vec<Port>>);
 
 fn rules(policy: &NetworkPolicy, direction: Direction) -> Vec<Lists<'_>> {
     let Some(spec) = &policy.spec else { return Vec::new() };
@@ -162,7 +196,7 @@ fn rules(policy: &NetworkPolicy, direction: Direction) -> Vec<Lists<'_>> {
     }
 }
 
-fn peers_met(peers: Option<&Vec<Peer>>, met: &mut Vec<&'static str>) {
+fn peers_met(peers: Option<&Vec<NetworkPeer>>, met: &mut Vec<&'static str>) {
     let Some(peers) = peers.filter(|peers| !peers.is_empty()) else {
         met.push("rules: any peer");
         return;

@@ -12,6 +12,8 @@ pub mod cluster;
 pub mod coverage;
 pub mod policies;
 pub mod questions;
+mod rule_view;
+pub mod tiers;
 
 use fastrand::Rng;
 
@@ -31,10 +33,15 @@ pub(crate) const POD_LABELS: [(&str, [&str; 3]); 3] =
 pub(crate) const NAMESPACE_LABELS: [(&str, [&str; 3]); 2] =
     [("team", ["red", "blue", "green"]), ("env", ["prod", "dev", "prod"])];
 
-/// A cluster and 0 to 8 policies over it.
+/// The same for nodes.
+pub(crate) const NODE_LABELS: [(&str, [&str; 3]); 2] =
+    [("zone", ["a", "b", "a"]), ("role", ["edge", "work", "work"])];
+
+/// A cluster, 0 to 8 network policies and 0 to 5 of the other tiers over it.
 pub fn world(rng: &mut Rng) -> WireObjects {
     let mut objects = cluster::cluster(rng);
     policies::add_policies(&mut objects, rng);
+    tiers::add_tier_policies(&mut objects, rng);
     objects
 }
 

@@ -35,7 +35,7 @@ pub fn add_policies(objects: &mut WireObjects, rng: &mut Rng) {
 }
 
 /// Every address of a pod or node.
-fn addresses(objects: &WireObjects) -> Vec<IpAddr> {
+pub(super) fn addresses(objects: &WireObjects) -> Vec<IpAddr> {
     let pods = objects.pods.iter().filter_map(|pod| pod.status.as_ref()?.pod_ips.as_ref()).flatten();
     let nodes = objects.nodes.iter().filter_map(|node| node.status.as_ref()?.addresses.as_ref()).flatten();
     let texts = pods.map(|entry| &entry.ip).chain(nodes.map(|entry| &entry.address));
@@ -122,7 +122,7 @@ fn spec(rng: &mut Rng, addresses: &[IpAddr], namespaces: &[String]) -> NetworkPo
     }
 }
 
-fn selector(rng: &mut Rng, keys: &[(&str, [&str; 3])], namespaces: &[String]) -> LabelSelector {
+pub(super) fn selector(rng: &mut Rng, keys: &[(&str, [&str; 3])], namespaces: &[String]) -> LabelSelector {
     let mut labels = BTreeMap::new();
     let mut expressions = Vec::new();
     for _ in 0..rng.u8(1..=2) {
@@ -189,7 +189,8 @@ fn peer(rng: &mut Rng, addresses: &[IpAddr], namespaces: &[String]) -> Peer {
     }
 }
 
-fn block(rng: &mut Rng, addresses: &[IpAddr]) -> IpBlock {
+/// A block on or beside what there is: an address in it, its length, and how it is written.
+pub(super) fn address_block(rng: &mut Rng, addresses: &[IpAddr]) -> (IpAddr, u8, String) {
     let outside: [IpAddr; 4] = [
         Ipv4Addr::new(203, 0, 113, rng.u8(..)).into(),
         Ipv4Addr::new(198, 51, 100, rng.u8(..)).into(),
@@ -207,13 +208,16 @@ fn block(rng: &mut Rng, addresses: &[IpAddr]) -> IpBlock {
         // From a single address to some more than a node's range.
         _ => longest - rng.u8(0..=12),
     };
+    let written = cidr(rng, base, length);
+    (base, length, written)
+}
+
+fn block(rng: &mut Rng, addresses: &[IpAddr]) -> IpBlock {
+    let (base, length, cidr) = address_block(rng, addresses);
+    let longest = if base.is_ipv4() { 32 } else { 128 };
     let exceptions = if length == longest { 0 } else { pick(rng, &[0, 1, 1, 2, 3]) };
     let except: Vec<_> = (0..exceptions).map(|_| exception(rng, base, length, addresses)).collect();
-    IpBlock {
-        cidr: cidr(rng, base, length),
-        except: (!except.is_empty()).then_some(except),
-        ..IpBlock::default()
-    }
+    IpBlock { cidr, except: (!except.is_empty()).then_some(except), ..IpBlock::default() }
 }
 
 /// Strictly inside, on a pod where one is inside.
@@ -276,7 +280,7 @@ fn port(rng: &mut Rng) -> Port {
 }
 
 /// A range that meets the number at one of its ends, from inside or outside.
-fn range(rng: &mut Rng, number: u16) -> (u16, u16) {
+pub(super) fn range(rng: &mut Rng, number: u16) -> (u16, u16) {
     let width = pick(rng, &[0, 1, 9, 100, 65535]);
     let (first, last) = match rng.u8(0..4) {
         0 => (number, number.saturating_add(width)),

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fastrand::Rng;
 
+use super::rule_view::tier_rules;
 use super::{PORT_NUMBERS, chance, pick};
 use crate::input::WireObjects;
 use crate::input::wire::network_policy::{IntOrString, IpBlock, Port};
@@ -29,7 +30,7 @@ pub fn questions(objects: &WireObjects, count: usize, rng: &mut Rng) -> Vec<Ques
             continue;
         }
         let declared = declared_ports(objects, &destination);
-        let (protocol, port) = match rng.choice(&declared).filter(|_| chance(rng, 35)) {
+        let (protocol, port) = match rng.choice(&declared).filter(|_| chance(rng, 50)) {
             Some(declared) => *declared,
             None => any_port(rng, &numbers),
         };
@@ -141,8 +142,8 @@ impl Ends {
 
     fn pick(&self, rng: &mut Rng) -> Option<End> {
         let list = match rng.u8(0..20) {
-            0..14 => &self.pods,
-            14..16 => &self.nodes,
+            0..13 => &self.pods,
+            13..16 => &self.nodes,
             _ => &self.others,
         };
         rng.choice(list).cloned()
@@ -158,7 +159,11 @@ fn blocks(objects: &WireObjects) -> Vec<String> {
         from.chain(to).flatten()
     });
     let blocks = peers.filter_map(|peer| peer.ip_block.as_ref());
-    blocks.flat_map(|IpBlock { cidr, except, .. }| except.iter().flatten().chain([cidr]).cloned()).collect()
+    let blocks =
+        blocks.flat_map(|IpBlock { cidr, except, .. }| except.iter().flatten().chain([cidr]).cloned());
+    let rules = tier_rules(objects);
+    let peers = rules.iter().flat_map(|rule| rule.peers);
+    blocks.chain(peers.flat_map(|peer| peer.networks.iter().flatten().cloned())).collect()
 }
 
 /// The first and last address of a CIDR and their neighbours outside.
@@ -218,6 +223,8 @@ fn numbers(objects: &WireObjects) -> Vec<u16> {
     let declared = declared.map(|port| port.container_port);
     let mut numbers: Vec<u16> =
         named_by_rules.chain(declared).filter_map(|number| u16::try_from(number).ok()).collect();
+    let of_tiers = tier_rules(objects).into_iter().flat_map(|rule| rule.numbers);
+    numbers.extend(of_tiers.filter_map(|number| u16::try_from(number).ok()));
     numbers.extend(PORT_NUMBERS);
     numbers
 }
