@@ -81,12 +81,12 @@ fn add_twins(objects: &mut WireObjects, rng: &mut Rng) {
         twin(&mut policy.metadata);
         let spec = policy.spec.get_or_insert_default();
         for action in spec.ingress.iter_mut().flatten().map(|rule| &mut rule.action) {
-            *action = another(rng, action.as_deref(), "Allow");
+            *action = Some(another(rng, action.as_deref(), "Allow"));
         }
         for rule in spec.egress.iter_mut().flatten() {
             // Domain names are for one action.
             if rule.to.iter().flatten().all(|peer| peer.domain_names.is_none()) {
-                rule.action = another(rng, rule.action.as_deref(), "Allow");
+                rule.action = Some(another(rng, rule.action.as_deref(), "Allow"));
             }
         }
         objects.admin_network_policies.push(policy);
@@ -97,17 +97,17 @@ fn add_twins(objects: &mut WireObjects, rng: &mut Rng) {
         let spec = policy.spec.get_or_insert_default();
         let actions = spec.ingress.iter_mut().flatten().map(|rule| &mut rule.action);
         for action in actions.chain(spec.egress.iter_mut().flatten().map(|rule| &mut rule.action)) {
-            *action = another(rng, action.as_deref(), "Accept");
+            *action = Some(another(rng, action.as_deref(), "Accept"));
         }
         objects.cluster_network_policies.push(policy);
     }
 }
 
 /// One of the other actions.
-fn another(rng: &mut Rng, action: Option<&str>, accept: &str) -> Option<String> {
+fn another(rng: &mut Rng, action: Option<&str>, accept: &str) -> String {
     let others: Vec<&str> =
         [accept, "Deny", "Pass"].into_iter().filter(|word| Some(*word) != action).collect();
-    Some(pick(rng, &others).to_owned())
+    pick(rng, &others).to_owned()
 }
 
 fn admin(rng: &mut Rng, stuff: &Stuff) -> AdminNetworkPolicySpec {
