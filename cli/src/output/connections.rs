@@ -3,10 +3,10 @@
 //! Invariant: every form says the same pairs; only the table folds them. Names are as short as they can be without
 //! two workloads sharing one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use netlab_core::policy::connections::{Connections, Peer, PeerKind, Side};
+use netlab_core::policy::connections::{Allowed, Connections, Peer, PeerKind, Row, Side};
 
 use super::table::Table;
 
@@ -19,8 +19,8 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn new(connections: &'a Connections) -> Self {
         let plain = |peer: &Peer| match &peer.namespace {
-            Some(namespace) => format!("{namespace}/{}", peer.name),
-            None => peer.name.clone(),
+            Some(namespace) => format!("{namespace}/{}", peer.owner.as_ref().unwrap_or(&peer.name)),
+            None => cut(&peer.name),
         };
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         for peer in &connections.peers {
@@ -41,6 +41,32 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// Gives blocks whose rows are the same one name, if that is short, and returns those that need no rows then.
+    fn join_twins(&mut self, rows: &[Row<'_>]) -> BTreeSet<usize> {
+        let mut rows_of: BTreeMap<usize, BTreeSet<(bool, &Side, &Allowed)>> = BTreeMap::new();
+        for row in rows {
+            for (opens, side, other) in [(true, row.from, row.to), (false, row.to, row.from)] {
+                if let Side::Peer(position) = side
+                    && self.connections.peers[*position].kind == PeerKind::IpBlock
+                {
+                    let allowed = self.connections.allowed_by(row);
+                    rows_of.entry(*position).or_default().insert((opens, other, allowed));
+                }
+            }
+        }
+        let mut first_with: BTreeMap<BTreeSet<(bool, &Side, &Allowed)>, usize> = BTreeMap::new();
+        let mut twins = BTreeSet::new();
+        for (position, rows) in rows_of {
+            let first = *first_with.entry(rows).or_insert(position);
+            let joined = format!("{} + {}", self.short[first], self.short[position]);
+            if first != position && joined.chars().count() <= MOST {
+                self.short[first] = joined;
+                twins.insert(position);
+            }
+        }
+        twins
+    }
+
     /// Workloads by name before addresses, which keep their order.
     fn rank(&self, side: &Side) -> (bool, usize, String) {
         match side {
@@ -52,11 +78,32 @@ impl<'a> Names<'a> {
     }
 }
 
+/// Most characters of a block's name that the table shows.
+const MOST: usize = 36;
+
+/// A block's name, cut between its prefixes.
+fn cut(name: &str) -> String {
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    let mut text = String::new();
+    let mut words = name.split_inclusive([',', '+']).peekable();
+    while let Some(word) =
+        words.next_if(|word| text.is_empty() || text.chars().count() + word.chars().count() <= MOST)
+    {
+        text += word;
+    }
+    format!("{} … +{}", text.trim_end_matches([',', '+', ' ']), words.count())
+}
+
 /// The folded table and the summary.
 pub(crate) fn table(connections: &Connections) -> String {
-    let names = Names::new(connections);
+    let mut names = Names::new(connections);
     let folded = connections.fold();
     let mut rows: Vec<_> = folded.rows().collect();
+    let twins = names.join_twins(&rows);
+    let is_twin = |side: &Side| matches!(side, Side::Peer(position) if twins.contains(position));
+    rows.retain(|row| !is_twin(row.from) && !is_twin(row.to));
     rows.sort_by_cached_key(|row| {
         (names.rank(row.from), names.rank(row.to), connections.allowed_by(row).clone())
     });

@@ -33,11 +33,14 @@ use super::query::{End, addresses};
 use super::ruleset::Rulesets;
 use crate::model::cluster::{Cluster, ObjectKey};
 
+/// Longer names of blocks are not repeated in every line.
+const LONGEST_ID: usize = 120;
+
 /// One end of connections.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
-    /// `namespace/name[Kind]`, or a block's name.
+    /// `namespace/name[Kind]`, or a block's name; `block-1` and so on where that is very long.
     pub id: String,
     /// What it is.
     pub kind: PeerKind,
@@ -49,6 +52,9 @@ pub struct Peer {
     pub name: String,
     /// What a block covers; empty for workloads.
     pub cidrs: Vec<IpNet>,
+    /// The top-most controller's name, if its pods agree: a Deployment's, where the controller is its ReplicaSet.
+    #[serde(skip)]
+    pub owner: Option<String>,
 }
 
 /// What a peer is.
@@ -188,21 +194,23 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     Connections { peers, list, workload_pairs, isolated, sets: matrix.sets.list }
 }
 
+/// Ingress and egress sets, by workload.
+type Sides = Vec<(u32, u32)>;
+
 /// Addresses outside, and what each workload allows from and to them.
 struct Block {
     peer: Peer,
-    /// Ingress and egress sets, by workload.
-    sides: Vec<(u32, u32)>,
+    sides: Sides,
 }
 
 /// The areas of address space, those joined that no workload tells apart.
 fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -> Vec<Block> {
     let areas = external::areas(&rulesets.classes.prefixes);
-    let mut alike: BTreeMap<(bool, Vec<(u32, u32)>), Vec<&external::Area>> = BTreeMap::new();
+    let mut alike: BTreeMap<(bool, Sides), Vec<&external::Area>> = BTreeMap::new();
     for area in &areas {
         let mut side =
             |workload, direction| matrix.external(workloads, workload, direction, (area.ipv4, area.class));
-        let sides: Vec<(u32, u32)> = workloads
+        let sides: Sides = workloads
             .list
             .iter()
             .map(|workload| (side(workload, Direction::Ingress), side(workload, Direction::Egress)))
@@ -213,9 +221,17 @@ fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -
     }
     let mut blocks: Vec<Block> = alike
         .into_iter()
-        .filter_map(|((_, sides), areas)| Some(Block { peer: external::block(&areas)?, sides }))
+        .filter_map(|((_, sides), areas)| {
+            Some(Block { peer: external::block(&rulesets.classes.prefixes, &areas)?, sides })
+        })
         .collect();
     blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
+    for (index, Block { peer, .. }) in blocks.iter_mut().enumerate() {
+        // A name of many prefixes is no handle.
+        if peer.name.len() > LONGEST_ID {
+            peer.id = format!("block-{}", index + 1);
+        }
+    }
     blocks
 }
 

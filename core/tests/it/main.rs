@@ -5,6 +5,7 @@ mod agreement_faults;
 mod agreement_manifests;
 mod catalog;
 mod cnp_conformance;
+mod connections_agreement;
 mod connections_cases;
 mod e2e;
 mod endpoint_ref;

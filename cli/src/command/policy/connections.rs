@@ -51,7 +51,9 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
         Format::Table | Format::Wide => {
-            notes.iter().for_each(|note| terminal.note(&format!("note: {note}")));
+            for note in &notes {
+                terminal.note(&format!("note: {note}"));
+            }
             match (terminal.quiet, terminal.format) {
                 (true, _) => terminal.text(&summary(&answer)),
                 (false, Format::Wide) => terminal.text(&wide(&answer)),

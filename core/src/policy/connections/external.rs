@@ -79,13 +79,15 @@ impl Free {
 }
 
 /// The block that some areas of one family make up.
-pub(super) fn block(areas: &[&Area]) -> Option<Peer> {
+pub(super) fn block(prefixes: &Prefixes, areas: &[&Area]) -> Option<Peer> {
     let ipv4 = areas.first()?.ipv4;
     let mut ranges: Vec<Range> = areas.iter().flat_map(|area| area.ranges.iter().copied()).collect();
     ranges.sort_unstable();
-    let ranges = joined(&ranges);
-    let cidrs = cidrs(&ranges, ipv4);
-    let name = name(&ranges, &cidrs, ipv4);
+    let cidrs = cidrs(&joined(&ranges), ipv4);
+    let name = match cidrs.as_slice() {
+        [cidr] => cidr.to_string(),
+        _ => name(prefixes, areas),
+    };
     Some(Peer {
         id: name.clone(),
         kind: PeerKind::IpBlock,
@@ -93,27 +95,36 @@ pub(super) fn block(areas: &[&Area]) -> Option<Peer> {
         namespace: None,
         name,
         cidrs,
+        owner: None,
     })
 }
 
-/// As CIDRs, or as "everything except" where that is shorter.
-fn name(ranges: &[Range], cidrs: &[IpNet], ipv4: bool) -> String {
-    let list = |cidrs: &[IpNet]| cidrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let mut next = Some(0);
-    let mut others = Vec::new();
-    for (start, end) in ranges {
-        if let Some(from) = next.filter(|from| from < start) {
-            others.push((from, start - 1));
+/// In the policies' own prefixes: `10.0.0.0/8 except 10.1.0.0/16 + 192.0.2.0/24`.
+fn name(prefixes: &Prefixes, areas: &[&Area]) -> String {
+    let inside: BTreeSet<ClassIndex> = areas.iter().map(|area| area.class).collect();
+    let mut parts: Vec<(IpNet, Vec<IpNet>)> = Vec::new();
+    let mut open: Vec<(IpNet, bool)> = Vec::new();
+    for (class, prefix) in (0..).zip(&prefixes.list) {
+        while open.last().is_some_and(|(last, _)| !last.contains(prefix)) {
+            open.pop();
         }
-        next = end.checked_add(1).filter(|next| *next <= last(ipv4));
+        let (around, is_in) = (open.last().is_some_and(|(_, is_in)| *is_in), inside.contains(&class));
+        match (around, is_in) {
+            (false, true) => parts.push((*prefix, Vec::new())),
+            (true, false) => {
+                if let Some((_, except)) = parts.iter_mut().rev().find(|(part, _)| part.contains(prefix)) {
+                    except.push(*prefix);
+                }
+            }
+            _ => {}
+        }
+        open.push((*prefix, is_in));
     }
-    others.extend(next.map(|from| (from, last(ipv4))));
-    let others = self::cidrs(&others, ipv4);
-    if cidrs.len() > 1 && others.len() < cidrs.len() {
-        format!("{} except {}", if ipv4 { "0.0.0.0/0" } else { "::/0" }, list(&others))
-    } else {
-        list(cidrs)
-    }
+    let parts = parts.into_iter().map(|(prefix, except)| {
+        let except: Vec<String> = except.iter().map(ToString::to_string).collect();
+        if except.is_empty() { prefix.to_string() } else { format!("{prefix} except {}", except.join(", ")) }
+    });
+    parts.collect::<Vec<_>>().join(" + ")
 }
 
 fn joined(ranges: &[Range]) -> Vec<Range> {
@@ -183,11 +194,11 @@ mod tests {
             .iter()
             .filter(|area| wanted.contains(&prefixes.list[area.class as usize].to_string().as_str()))
             .collect();
-        block(&chosen).expect("a block").name
+        block(&prefixes, &chosen).expect("a block").name
     }
 
     #[test]
-    fn a_block_is_named_the_short_way() {
+    fn a_block_is_named_as_the_policies_write_it() {
         let blocks: &[(&str, &[&str])] = &[("10.0.0.0/8", &["10.1.0.0/16"]), ("255.255.255.255/32", &[])];
         assert_eq!(named(&["10.1.0.0/16"], blocks), "10.1.0.0/16");
         assert_eq!(named(&["10.0.0.0/8", "10.1.0.0/16"], blocks), "10.0.0.0/8");
@@ -195,6 +206,11 @@ mod tests {
         assert_eq!(
             named(&["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "255.255.255.255/32"], blocks),
             "0.0.0.0/0"
+        );
+        assert_eq!(named(&["10.0.0.0/8"], blocks), "10.0.0.0/8 except 10.1.0.0/16");
+        assert_eq!(
+            named(&["0.0.0.0/0", "10.1.0.0/16"], blocks),
+            "0.0.0.0/0 except 10.0.0.0/8, 255.255.255.255/32 + 10.1.0.0/16"
         );
         assert_eq!(named(&["::/0"], blocks), "::/0");
         assert_eq!(named(&["::/0"], &[("fd00::/8", &[])]), "::/0 except fd00::/8");

@@ -47,6 +47,12 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
         .chain(running.nodes.values().flat_map(|node| &node.addresses))
         .copied()
         .collect();
+    let has = |ipv4: bool| {
+        let mut kept = running.pods.values().filter(|pod| keeps(pod)).flat_map(|pod| &pod.addresses);
+        kept.any(|address| address.is_ipv4() == ipv4)
+    };
+    // The families of the pods whose addresses are known; every family where there are none.
+    let families = [true, false].map(|ipv4| has(ipv4) || !has(!ipv4));
     let prefixes = Prefixes::new(blocks(policies));
     let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4));
     for pod in running.pods.values_mut() {
@@ -68,8 +74,8 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
                 .iter_mut()
                 .filter_map(|free| {
                     let old = before.iter().find(|address| address.is_ipv4() == free.ipv4).copied();
-                    // A family that it does not have it does not get.
-                    let wanted = before.is_empty() || old.is_some();
+                    let missing = before.is_empty() && families[usize::from(!free.ipv4)];
+                    let wanted = missing || old.is_some();
                     wanted.then(|| free.next(&mut taken).or(old)).flatten()
                 })
                 .collect();

@@ -64,6 +64,10 @@ impl Workloads {
         let mut workloads = Self { list: Vec::new(), profiles: Vec::new(), of_pod: BTreeMap::new() };
         for ((namespace, name, kind), pods) in by_key {
             let mut profiles = Vec::new();
+            let mut owners: BTreeSet<String> = pods
+                .iter()
+                .map(|(_, pod)| pod.owner.as_ref().map_or(&name, |owner| &owner.name).clone())
+                .collect();
             let (mut is_nodes, mut on_nodes) = (BTreeSet::new(), BTreeSet::new());
             for (key, pod) in pods {
                 workloads.of_pod.insert(key.clone(), number(workloads.list.len()));
@@ -88,6 +92,7 @@ impl Workloads {
                 namespace: Some(namespace),
                 name,
                 cidrs: Vec::new(),
+                owner: (owners.len() == 1).then(|| owners.pop_first()).flatten(),
             };
             workloads.list.push(Workload { peer, profiles, is_nodes, on_nodes });
         }

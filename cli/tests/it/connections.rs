@@ -1,0 +1,138 @@
+//! `policy connections`: every form of the same list.
+
+use crate::run::{netlab, netlab_reading};
+
+const SHOP: [&str; 6] = ["policy", "connections", "-f", "examples/shop", "--external", "off"];
+
+fn shop(more: &[&str]) -> crate::run::Run {
+    netlab(SHOP.iter().chain(more))
+}
+
+const TWO: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x, labels: {app: a}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: x}
+spec: {hostNetwork: true, nodeName: node-1, containers: []}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: a, namespace: x}
+spec:
+  podSelector: {matchLabels: {app: a}}
+  policyTypes: [Ingress, Egress]
+  ingress:
+  - from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.1/32]}}]
+    ports: [{port: 80}, {port: 90, endPort: 99}]
+";
+
+#[test]
+fn the_table_folds_what_all_members_share() {
+    let run = shop(&[]);
+    assert_eq!(
+        run.stdout,
+        "\
+FROM                TO                   ALLOWED
+*                   kube-system/coredns  TCP 53, UDP 53
+monitoring/scraper  shop/api             TCP 9090
+shop/*              shop/cache           TCP 6379
+shop/api            shop/db              TCP 5432
+shop/api            shop/web             TCP 8443
+shop/db             shop/web             TCP 8443
+shop/web            shop/api             TCP 8080
+13 of 30 pairs; every workload is isolated for ingress, none for egress
+"
+    );
+    assert_eq!(run.code, Some(0));
+    let quiet = shop(&["-q"]).stdout;
+    assert_eq!(quiet, "13 of 30 pairs; every workload is isolated for ingress, none for egress\n");
+}
+
+#[test]
+fn every_other_form_lists_each_pair() {
+    let json: serde_json::Value = serde_json::from_str(&shop(&["-o", "json"]).stdout).expect("JSON");
+    assert_eq!(json["kind"], "Connections");
+    let pairs = json["connections"].as_array().expect("a list");
+    assert_eq!(pairs.len(), 13);
+    assert_eq!(
+        pairs[1],
+        serde_json::json!({"from": "monitoring/scraper[Pod]", "to": "shop/api[Deployment]",
+            "allowed": [{"protocol": "TCP", "ports": "9090"}]})
+    );
+    assert_eq!(json["peers"][2]["workloadKind"], "Deployment");
+    let csv = shop(&["-o", "csv"]).stdout;
+    assert_eq!(csv.lines().count(), 14);
+    assert!(
+        csv.contains(
+            "\nshop/db[StatefulSet],kube-system/coredns-7c65d6cfc9[ReplicaSet],\"TCP 53, UDP 53\"\n"
+        )
+    );
+    let markdown = shop(&["-o", "md"]).stdout;
+    assert!(
+        markdown.contains("\n| `shop/api[Deployment]` | `shop/db[StatefulSet]` | TCP 5432 |\n"),
+        "{markdown}"
+    );
+    let dot = shop(&["-o", "dot"]).stdout;
+    assert_eq!(dot.matches(" -> ").count(), 13);
+    assert_eq!(shop(&["-o", "wide"]).stdout.lines().count(), 15);
+}
+
+#[test]
+fn a_focus_leaves_the_other_pairs_out() {
+    let to = shop(&["--to", "shop/db", "-o", "csv"]).stdout;
+    assert_eq!(to, "from,to,allowed\nshop/api[Deployment],shop/db[StatefulSet],TCP 5432\n");
+    let from = shop(&["--from", "sts/shop/db", "-o", "csv"]).stdout;
+    assert_eq!(from.lines().skip(1).filter(|line| line.starts_with("shop/db[StatefulSet],")).count(), 3);
+    assert_eq!(from.lines().count(), 4);
+    let listed = shop(&["-n", "monitoring", "-o", "csv"]).stdout;
+    assert!(listed.lines().skip(1).all(|line| line.contains("monitoring/scraper")), "{listed}");
+    let missing = shop(&["--to", "shop/dv"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("shop/db"), "{}", missing.stderr);
+}
+
+#[test]
+fn addresses_outside_are_named_as_the_policies_write_them() {
+    let run = netlab_reading(TWO, &["policy", "connections", "-f", "-"]);
+    assert!(
+        run.stdout.contains(
+            "192.0.2.0/24 except 192.0.2.1/32    x/a                                 TCP 80,90-99\n"
+        ),
+        "{}",
+        run.stdout
+    );
+    let inside = netlab_reading(
+        TWO,
+        &["policy", "connections", "-f", "-", "--from", "192.0.2.7", "--to", "x/a", "-q"],
+    );
+    assert!(inside.stdout.contains("1 with addresses outside"), "{}", inside.stdout);
+    let except = netlab_reading(
+        TWO,
+        &["policy", "connections", "-f", "-", "--from", "192.0.2.1", "--to", "x/a", "-q"],
+    );
+    assert!(!except.stdout.contains("addresses outside"), "{}", except.stdout);
+}
+
+#[test]
+fn the_host_network_is_read_as_asked_and_said() {
+    let as_pods = netlab_reading(TWO, &["policy", "connections", "-f", "-", "--external", "off"]);
+    assert!(as_pods.stderr.contains("1 pod uses the host's network"), "{}", as_pods.stderr);
+    assert!(as_pods.stdout.starts_with("0 of 2 pairs"), "{}", as_pods.stdout);
+    let away =
+        TWO.replace("labels: {app: a}}", "labels: {app: a}}\nspec: {nodeName: node-1, containers: []}");
+    let as_nodes = netlab_reading(
+        &away,
+        &["policy", "connections", "-f", "-", "--external", "off", "--host-network", "nodes"],
+    );
+    // What runs on the pod's own node always reaches it.
+    assert!(as_nodes.stdout.contains("x/b   x/a  all\n"), "{}", as_nodes.stdout);
+}
+
+#[test]
+fn other_commands_have_no_csv() {
+    let run = netlab(["version", "-o", "csv"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+    assert!(run.stderr.contains("policy connections"), "{}", run.stderr);
+}
