@@ -142,7 +142,11 @@ mod tests {
             tried += 1;
             let small = minimise(&objects, denied);
             assert!(denied(&small));
-            assert_eq!((small.pods.len(), small.network_policies.len()), (1, 1), "{small:#?}");
+            let policies = small.network_policies.len()
+                + small.admin_network_policies.len()
+                + small.baseline_admin_network_policies.len()
+                + small.cluster_network_policies.len();
+            assert_eq!((small.pods.len(), policies), (1, 1), "{small:#?}");
             assert_eq!((small.nodes.len(), small.namespaces.len()), (0, 0), "{small:#?}");
         }
     }
