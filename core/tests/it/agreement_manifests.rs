@@ -26,7 +26,7 @@ fn agree(name: &str, loaded: Loaded, way: Way) -> usize {
 
 #[test]
 fn they_agree_on_the_examples() {
-    for name in ["shop", "clean"] {
+    for name in ["shop", "clean", "tiers"] {
         for way in [Way::Cluster, Way::Nodes, Way::Pods, Way::Later] {
             assert_eq!(agree(name, example(name), way), QUESTIONS, "{name} gives enough to ask");
         }

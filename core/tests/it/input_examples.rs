@@ -6,7 +6,7 @@ use crate::input_files::{example, line};
 
 #[test]
 fn examples_load_without_a_word() {
-    for name in ["shop", "clean"] {
+    for name in ["shop", "clean", "tiers"] {
         let loaded = example(name);
         let all: Vec<String> = loaded.diagnostics.iter().map(line).collect();
         assert!(all.is_empty(), "{name}: {}", all.join("\n"));

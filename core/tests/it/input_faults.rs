@@ -31,7 +31,7 @@ fn check(marked: &str, expected: &str) -> Result<(), String> {
     }
 }
 
-fn check_all(cases: &[(&str, &str)]) {
+pub(crate) fn check_all(cases: &[(&str, &str)]) {
     let wrong: Vec<String> =
         cases.iter().filter_map(|(text, expected)| check(text, expected).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

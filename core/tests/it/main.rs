@@ -19,3 +19,5 @@ mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
 mod sides;
+mod tier_answers;
+mod tier_faults;
