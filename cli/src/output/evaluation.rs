@@ -29,9 +29,17 @@ pub(crate) fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
     }
 }
 
-/// `NetworkPolicy shop/db spec.ingress[0].from[1]`.
+/// `NetworkPolicy shop/db spec.ingress[0].from[1]`, with the action and the rule's own name where its kind has them.
 pub(crate) fn rule_name(rule: &RuleRef) -> String {
-    format!("{} {} {}", rule.kind, rule.qualified_name(), rule.path)
+    let mut text = format!("{} {} {}", rule.kind, rule.qualified_name(), rule.path);
+    if let Some(action) = rule.action {
+        text.push(' ');
+        text.push_str(action);
+    }
+    if let Some(name) = &rule.rule_name {
+        text.push_str(&format!(" \"{name}\""));
+    }
+    text
 }
 
 /// `shop/db, shop/default-deny`.
@@ -89,6 +97,9 @@ fn sides(rows: &mut Rows, egress: &Side, ingress: &Side, wide: bool) {
         if let Some(place) = side.rule.as_ref().and_then(|rule| place(rule.file.as_deref(), rule.line)) {
             rows.plain("", &place);
         }
+        for pass in &side.passed {
+            rows.plain("passed by", &rule_name(pass));
+        }
         for near in &side.near_misses {
             let text = format!("{} {} {}", near.rule.qualified_name(), near.rule.path, near.reason);
             rows.plain("near miss", &text);
@@ -104,6 +115,7 @@ fn sides(rows: &mut Rows, egress: &Side, ingress: &Side, wide: bool) {
 /// Why a side decides as it does, in one phrase.
 fn reason(side: &Side, wide: bool) -> String {
     let text = match &side.rule {
+        _ if !side.tied.is_empty() => side.reason.clone(),
         Some(rule) => rule_name(rule),
         None if side.verdict == Verdict::Deny && !side.isolated_by.is_empty() => {
             format!("isolated by {}; no rule admits", names(&side.isolated_by))

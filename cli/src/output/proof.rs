@@ -151,6 +151,10 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
             rows.plain("", &near.reason);
         }
     }
+    for pass in &hop.side.passed {
+        let place = place(pass.file.as_deref(), pass.line).unwrap_or_default();
+        rows.row("passed", (QUIET, "by"), &format!("{} {place}", rule_name(pass)));
+    }
     for loser in &hop.side.losers {
         let place = place(loser.file.as_deref(), loser.line).unwrap_or_default();
         rows.row("also", (QUIET, "match"), &format!("{} {place}", rule_name(loser)));

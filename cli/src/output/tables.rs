@@ -131,8 +131,10 @@ pub(crate) fn entries(
             let because = match rulesets.cite(cell.entry) {
                 Some(citation) => match citation.rule {
                     Some(rule) => rule_name(&rule),
-                    None if citation.isolated_by.is_empty() => citation.reason.describe().to_owned(),
-                    None => format!("default deny: {}", names(&citation.isolated_by)),
+                    None if cell.verdict == Verdict::Deny => {
+                        format!("default deny: {}", names(&citation.isolated_by))
+                    }
+                    None => citation.words(),
                 },
                 None => String::new(),
             };
