@@ -49,6 +49,15 @@ pub(super) fn proof(
     } else {
         not_examined.push("the kernel: nothing was sent".to_owned());
     }
+    for hop in hops.iter().filter(|hop| !hop.side.tied.is_empty()) {
+        let names: Vec<String> =
+            hop.side.tied.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect();
+        not_examined.push(format!(
+            "{}: the API leaves a tie between {} open; proved is that netlab's tables deny it",
+            hop.direction,
+            names.join(" and ")
+        ));
+    }
     // A packet that the source's side stops never meets the destination's.
     let stopped = hops.iter().position(|hop| hop.verdict == Verdict::Deny);
     for (index, hop) in hops.iter_mut().enumerate() {
