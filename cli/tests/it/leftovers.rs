@@ -98,8 +98,10 @@ impl Machine {
     }
 
     fn start(&self, arguments: &[&str]) -> Child {
-        let mut netlab = command(env!("CARGO_BIN_EXE_netlab"));
+        // Tests that run in the background of a shell have SIGINT ignored, and a child would inherit that.
+        let mut netlab = command("env");
         netlab
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_netlab")])
             .args(arguments)
             .env("NETLAB_TEST_MARK", &self.mark)
             .stdout(Stdio::null())
@@ -197,7 +199,17 @@ fn a_held_proof_goes_with_its_process() {
             std::thread::sleep(Duration::from_millis(20));
         };
         kill(pid, signal).expect("it is ours to kill");
-        let status = child.wait().expect("it ends");
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("it can be waited for") {
+                break status;
+            }
+            if Instant::now() > end {
+                child.kill().expect("it is ours to kill");
+                panic!("{signal} does not end it");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
         assert!(status.signal().is_some() || status.code() == Some(130), "{signal}: {status}");
         machine.is_clean(&held, &format!("held, then {signal}"));
     }
