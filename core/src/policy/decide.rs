@@ -103,18 +103,15 @@ impl Table {
         Outcome { tied, ..choices.swap_remove(denies) }
     }
 
-    /// The first match of each policy before which no other policy of the tier must come.
+    /// The first match of each policy before which no other policy of the tier must come. The rules of a policy stand
+    /// together, lower priorities before higher ones, and policies without one behind all.
     fn may_be_first(&self, matched: &[Matched]) -> Vec<Matched> {
+        let rule = |one: &Matched| &self.rules[one.rule as usize];
+        let lowest = matched.first().and_then(|one| rule(one).priority);
         let mut first: Vec<Matched> = Vec::new();
         for one in matched {
-            let rule = &self.rules[one.rule as usize];
-            let seen = first.iter().any(|other| self.rules[other.rule as usize].policy == rule.policy);
-            // Lower priorities stand before higher ones, and policies without one behind all.
-            let outranked = first.iter().any(|other| {
-                let other = self.rules[other.rule as usize].priority;
-                other.zip(rule.priority).is_some_and(|(other, own)| other < own)
-            });
-            if !seen && !outranked {
+            let seen = first.last().is_some_and(|last| rule(last).policy == rule(one).policy);
+            if !seen && (rule(one).priority.is_none() || rule(one).priority == lowest) {
                 first.push(*one);
             }
         }
