@@ -151,6 +151,9 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
             rows.plain("", &near.reason);
         }
     }
+    if !hop.side.tied.is_empty() {
+        rows.row("tie", (WARNING, "open"), &hop.side.reason);
+    }
     for pass in &hop.side.passed {
         let place = place(pass.file.as_deref(), pass.line).unwrap_or_default();
         rows.row("passed", (QUIET, "by"), &format!("{} {place}", rule_name(pass)));

@@ -85,7 +85,6 @@ pub struct PairEvaluation {
     /// Both sides together, as the tables hold it.
     pub verdict: Verdict,
     /// Why the API does not define the verdict, if it does not: `tie between AdminNetworkPolicy a and …`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub undefined: Option<String>,
     /// The source's side.
     pub egress: Side,
@@ -104,7 +103,6 @@ pub struct Side {
     /// The rule that decides, if one does.
     pub rule: Option<RuleRef>,
     /// The `Pass` rules that led there, in order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<RuleRef>,
     /// The policies that isolate this side.
     pub isolated_by: Vec<PolicyRef>,
@@ -113,7 +111,6 @@ pub struct Side {
     /// Other rules that match too: not needed, outranked, or never asked.
     pub losers: Vec<RuleRef>,
     /// The policies whose order the API leaves open and on which the verdict depends; then the tables deny.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tied: Vec<PolicyRef>,
     /// The deciding entry; `None` where no hook is.
     pub entry: Option<u32>,

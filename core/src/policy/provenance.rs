@@ -53,10 +53,8 @@ pub struct RuleRef {
     /// The peer that matched, `spec.ingress[0].from[1]`, or the rule when it names no peers.
     pub path: String,
     /// The rule's own name, where its kind has names.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rule_name: Option<Arc<str>>,
     /// What the rule does, in its kind's words, where rules have an action: `Allow`, `Accept`, `Deny` or `Pass`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<&'static str>,
     /// The element of `ports` that matched, if the rule has any.
     pub port_path: Option<String>,

@@ -70,8 +70,12 @@ pub struct Proof {
     pub isolated_by: Vec<PolicyRef>,
     /// For a default deny: the rules that came closest.
     pub near_misses: Vec<NearMiss>,
+    /// The `Pass` rules that led there.
+    pub passed: Vec<RuleRef>,
     /// Other rules that matched too.
     pub losers: Vec<RuleRef>,
+    /// The policies whose order the API leaves open, so that the verdict is netlab's own: it denies.
+    pub tied: Vec<PolicyRef>,
     /// Everybody who was asked.
     pub witnesses: Vec<Witness>,
     /// The kernel's own name for the drop, `TC_EGRESS` for instance.
