@@ -38,7 +38,7 @@ fn complete(kind: Kind, spec: &str) -> String {
     policy(kind, &format!("{head}\n{spec}"))
 }
 
-fn check_each(cases: Vec<(String, &str)>) {
+fn check_each(cases: &[(String, &str)]) {
     let cases: Vec<(&str, &str)> = cases.iter().map(|(text, expected)| (text.as_str(), *expected)).collect();
     check_all(&cases);
 }
@@ -71,8 +71,8 @@ fn faults_of_specs() {
             "NL0202 unknown field `sameLabels`",
         ),
     ];
-    check_each(cases.map(|(kind, spec, expected)| (policy(kind, spec), expected)).into());
-    check_each(vec![
+    check_each(&cases.map(|(kind, spec, expected)| (policy(kind, spec), expected)));
+    check_each(&[
         (
             "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: BaselineAdminNetworkPolicy\nmetadata: {⟨name: base}\n\
              spec: {subject: {namespaces: {}}}\n"
@@ -162,7 +162,9 @@ fn faults_of_rules_and_peers() {
         (Cluster, rule("{⟨domainNames: [a.b]}"), "NL0238 not modelled"),
         (Cluster, rule("⟨{serviceAccounts: {}}"), "NL0237 the rule matches nothing"),
     ];
-    check_each(cases.into_iter().map(|(kind, spec, expected)| (complete(kind, &spec), expected)).collect());
+    let cases: Vec<_> =
+        cases.into_iter().map(|(kind, spec, expected)| (complete(kind, &spec), expected)).collect();
+    check_each(&cases);
 }
 
 #[test]
@@ -224,7 +226,7 @@ fn faults_of_ports() {
     ];
     let all =
         cases.into_iter().map(|(kind, spec, expected)| (format!("{pod}{}", complete(kind, &spec)), expected));
-    check_each(all.collect());
+    check_each(&all.collect::<Vec<_>>());
 }
 
 #[test]
