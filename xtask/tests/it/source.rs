@@ -20,6 +20,9 @@ const HASHED: &[(&str, &str)] = &[
     ("core/src/policy/classes.rs", "looked up by key; lists are sorted before"),
     ("core/src/policy/compile.rs", "looked up by key; lists are sorted before"),
     ("core/src/policy/groups.rs", "looked up by key; lists are sorted before"),
+    ("core/src/policy/connections/allowed.rs", "looked up by key; lists are sorted before"),
+    ("core/src/policy/connections/matrix.rs", "looked up by key; lists are sorted before"),
+    ("core/src/policy/connections/workloads.rs", "looked up by key; lists are sorted before"),
     ("ebpf/src/bin/tc/maps.rs", "kernel maps, not Rust's tables"),
     ("enforcer/src/object.rs", "as aya-obj takes and gives them; handed out sorted"),
 ];
