@@ -29,7 +29,7 @@ pub(crate) enum Enforce {
     /// Print a map as the kernel holds it, in words
     #[command(after_help = "Examples:
   netlab enforce map --lab lab
-  netlab enforce map policy --lab lab -l app=db
+  netlab enforce map policy --lab lab -n shop -o wide
   netlab enforce map conntrack --lab lab")]
     Map(Map),
     /// Print verdicts as they fall

@@ -204,8 +204,9 @@ impl Enforcer {
             let entries: Vec<u32> = counted.into_keys().collect();
             let read =
                 rows::read(map, backend.datapath(), &entries, &words).map_err(|error| chain(&error))?;
-            let (map, map_id, rows) = read.ok_or_else(|| format!("there is no map `{map}`"))?;
-            dump.nodes.push(NodeMap { node: name.clone(), map: map.to_owned(), map_id, rows });
+            for (map, map_id, rows) in read {
+                dump.nodes.push(NodeMap { node: name.clone(), map: map.to_owned(), map_id, rows });
+            }
         }
         Ok(dump)
     }

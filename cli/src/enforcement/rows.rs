@@ -10,8 +10,8 @@ use netlab_core::policy::provenance::PolicyRef;
 use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
-use netlab_enforcer::maps::MapError;
 use netlab_enforcer::maps::pod::bytes_of;
+use netlab_enforcer::maps::{MapError, StateMaps};
 
 use super::decision::ip;
 use super::{MapRow, hex};
@@ -35,9 +35,9 @@ pub(super) fn read(
     datapath: &Datapath,
     entries: &[u32],
     words: &Words<'_>,
-) -> Result<Option<NamedRows>, MapError> {
+) -> Result<Vec<NamedRows>, MapError> {
     let (policy, state) = (datapath.policy(), datapath.state());
-    Ok(Some(match map {
+    Ok(vec![match map {
         "policy" => {
             let mut rows = policy.policy.entries()?;
             rows.sort_by_key(|(key, _)| *key);
@@ -110,35 +110,38 @@ pub(super) fn read(
                 .collect();
             ("COUNTERS", state.counters.id(), rows)
         }
-        "conntrack" => {
-            let mut rows = Vec::new();
-            for (key, flow) in state.conntrack4.entries()? {
-                let ends = (
-                    format!("{}:{}", dotted(key.local), key.local_port),
-                    format!("{}:{}", dotted(key.remote), key.remote_port),
-                );
-                rows.push(Words::flow(bytes_of(&key), &flow, key.protocol, ends));
-            }
-            for (key, flow) in state.conntrack6.entries()? {
-                let end = |address: &[u8; 16], port: u16| {
-                    format!("[{}]:{port}", std::net::Ipv6Addr::from(*address))
-                };
-                let ends = (end(&key.local, key.local_port), end(&key.remote, key.remote_port));
-                rows.push(Words::flow(bytes_of(&key), &flow, key.protocol, ends));
-            }
-            rows.sort_by(|a, b| a.words.cmp(&b.words));
-            ("CONNTRACK4", state.conntrack4.id(), rows)
-        }
-        _ => return Ok(None),
-    }))
+        "conntrack" => return flows(state),
+        _ => return Ok(Vec::new()),
+    }])
+}
+
+fn flows(state: &StateMaps) -> Result<Vec<NamedRows>, MapError> {
+    let ipv4 = state.conntrack4.entries()?;
+    let mut ipv4: Vec<MapRow> = ipv4
+        .iter()
+        .map(|(key, flow)| {
+            let end = |address: [u8; 4], port: u16| format!("{}:{port}", std::net::Ipv4Addr::from(address));
+            let ends = (end(key.local, key.local_port), end(key.remote, key.remote_port));
+            Words::flow(bytes_of(key), flow, key.protocol, ends)
+        })
+        .collect();
+    let ipv6 = state.conntrack6.entries()?;
+    let mut ipv6: Vec<MapRow> = ipv6
+        .iter()
+        .map(|(key, flow)| {
+            let end =
+                |address: [u8; 16], port: u16| format!("[{}]:{port}", std::net::Ipv6Addr::from(address));
+            let ends = (end(key.local, key.local_port), end(key.remote, key.remote_port));
+            Words::flow(bytes_of(key), flow, key.protocol, ends)
+        })
+        .collect();
+    ipv4.sort_by(|a, b| a.words.cmp(&b.words));
+    ipv6.sort_by(|a, b| a.words.cmp(&b.words));
+    Ok(vec![("CONNTRACK4", state.conntrack4.id(), ipv4), ("CONNTRACK6", state.conntrack6.id(), ipv6)])
 }
 
 fn row(key: &[u8], value: &[u8], words: Vec<String>) -> MapRow {
     MapRow { key_hex: hex(key), value_hex: hex(value), pods: Vec::new(), words }
-}
-
-fn dotted(address: [u8; 4]) -> String {
-    std::net::Ipv4Addr::from(address).to_string()
 }
 
 fn isolation(isolated: bool) -> String {

@@ -3,7 +3,7 @@
 use netlab_core::envelope::Envelope;
 use serde_json::Value;
 
-use super::{ask, enter, twin};
+use super::{ask, enter, hooks, twin};
 use crate::args::globals::Globals;
 use crate::args::lab::LabName;
 use crate::enforcement::{InForce, Policies, operation};
@@ -41,9 +41,7 @@ pub(crate) fn detach(args: &LabName, terminal: &Terminal) -> Result<Exit, Failur
         let pods: usize = state.nodes.iter().map(|node| node.pods.len()).sum();
         let head = format!("{}: {pods} pods are open now", args.lab);
         let mut text = format!("{}  {head}\n", paint(STRONG, "DETACHED"));
-        for node in &state.nodes {
-            text += &twin(&format!("{} bpftool net show", enter(&state, node)));
-        }
+        text += &twin("bpftool link show");
         text
     })?;
     Ok(Exit::Yes)
@@ -51,9 +49,9 @@ pub(crate) fn detach(args: &LabName, terminal: &Terminal) -> Result<Exit, Failur
 
 /// Where a doubter sees the same: the programs on their hooks, and the programs.
 fn twins(state: &InForce) -> String {
-    let mut text = String::new();
+    let mut text = hooks(state);
     for node in &state.nodes {
-        text += &twin(&format!("{} bpftool net show", enter(state, node)));
+        text += &twin(&format!("{} ip -brief link", enter(state, node)));
         for id in node.programs.values() {
             text += &twin(&format!("bpftool prog show id {id}"));
         }

@@ -14,6 +14,10 @@ use crate::output::terminal::Terminal;
 
 /// Asks and prints.
 pub(crate) fn run(args: &Map, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    if globals.selector.is_some() {
+        return Err(Failure::unreadable("`-l` has no meaning here: maps know pods by name, not by label")
+            .hint("`-n` shows the rows of one namespace's pods"));
+    }
     let name = match args.map {
         MapName::Policy => "policy",
         MapName::Devices => "devices",

@@ -8,13 +8,12 @@ use netlab_core::policy::change::Change;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Numbers, Rulesets, Scope};
 use netlab_enforcer::maps::pod::bytes_of;
-use netlab_lab::named::RunDir;
 use netlab_lab::{LabError, Place, Plan, Selection};
 use serde::Serialize;
 
 use super::twin;
 use crate::args::globals::{Format, Globals};
-use crate::command::lab::failure;
+use crate::command::lab::{failure, run_dir};
 use crate::enforcement::hex;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -56,7 +55,7 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
     let input = load::input(globals, terminal)?;
     let cluster = &input.loaded.cluster;
     let plan = Plan::new(cluster, &Selection::everything())
-        .map_err(|error| failure(&LabError::from(error), &RunDir::for_user()))?;
+        .map_err(|error| failure(&LabError::from(error), &run_dir()))?;
     let mut interfaces: BTreeMap<String, BTreeMap<ObjectKey, String>> = BTreeMap::new();
     for veth in &plan.veths {
         if let (Place::Node(node), Place::Pod(pod)) = (&veth.here.place, &veth.there.place) {

@@ -3,7 +3,7 @@
 use netlab_core::envelope::Envelope;
 use serde_json::Value;
 
-use super::{ask, enter, twin};
+use super::{ask, enter, hooks, twin};
 use crate::args::lab::LabName;
 use crate::enforcement::{InForce, operation};
 use crate::exit::Exit;
@@ -45,14 +45,13 @@ fn faults(state: &InForce) -> Vec<String> {
 fn render(state: &InForce, lab: &str) -> String {
     let faults = faults(state);
     let pods: usize = state.nodes.iter().map(|node| node.pods.len()).sum();
-    let mut text = if faults.is_empty() {
-        format!("{}  {lab}: {pods} pods, generation {}\n\n", paint(GOOD, "IN FORCE"), state.generation)
-    } else {
-        format!(
-            "{}  {lab}: {} of {pods} pods and maps are not as they should be\n\n",
-            paint(BAD, "OPEN"),
-            faults.len()
-        )
+    let open = state.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.claimed).count();
+    let mut text = match (faults.len(), open) {
+        (0, _) => {
+            format!("{}  {lab}: {pods} pods, generation {}\n\n", paint(GOOD, "IN FORCE"), state.generation)
+        }
+        (_, 0) => format!("{}  {lab}: {} faults\n\n", paint(BAD, "FAULTY"), faults.len()),
+        (_, open) => format!("{}  {lab}: {open} of {pods} pods\n\n", paint(BAD, "OPEN")),
     };
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
     let isolation = |claimed: bool, isolated: bool| match (claimed, isolated) {
@@ -80,8 +79,11 @@ fn render(state: &InForce, lab: &str) -> String {
         text += &format!("{} {fault}\n", paint(BAD, "fault:"));
     }
     text.push('\n');
+    if state.generation > 0 {
+        text += &hooks(state);
+    }
     for node in &state.nodes {
-        text += &twin(&format!("{} bpftool net show", enter(state, node)));
+        text += &twin(&format!("{} ip -brief link", enter(state, node)));
         for id in node.programs.values() {
             text += &twin(&format!("bpftool prog show id {id}"));
         }

@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use netlab_core::envelope::API_VERSION;
-use netlab_lab::named::RunDir;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{ask, twin};
 use crate::args::enforce::Trace;
 use crate::args::globals::Globals;
-use crate::command::lab::{connect, failure};
+use crate::command::lab::{connect, failure, run_dir};
 use crate::enforcement::{Decision, InForce, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -47,12 +46,16 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
     let followed = client.follow(operation::TRACE, Value::Null, |event| {
-        outcome = print(event, terminal);
+        match wanted(event, globals) {
+            Ok(None) => return true,
+            Ok(Some(decision)) => outcome = print(&decision, terminal),
+            Err(failure) => outcome = Err(failure),
+        }
         left = left.saturating_sub(1);
         outcome.is_ok() && left > 0
     });
     outcome?;
-    followed.map_err(|error| failure(&error, &RunDir::for_user()))?;
+    followed.map_err(|error| failure(&error, &run_dir()))?;
     Ok(Exit::Yes)
 }
 
@@ -67,13 +70,20 @@ fn end_at(deadline: Instant) {
     let _ = std::thread::Builder::new().name("timeout".to_owned()).spawn(watch);
 }
 
-fn print(event: Value, terminal: &Terminal) -> Result<(), Failure> {
+/// The decision, if it is about a pod of the namespace that is listed.
+fn wanted(event: Value, globals: &Globals) -> Result<Option<Decision>, Failure> {
     let decision: Decision = serde_json::from_value(event)
         .map_err(|error| Failure::new(Exit::CannotTell, "the lab's answer is unreadable").because(&error))?;
+    let listed = globals.listed_namespace();
+    Ok(Some(decision)
+        .filter(|decision| listed.is_none_or(|namespace| decision.pod.split('/').next() == Some(namespace))))
+}
+
+fn print(decision: &Decision, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.is_human() {
-        return terminal.text(&render(&decision));
+        return terminal.text(&render(decision));
     }
-    terminal.json_line(&Line { api_version: API_VERSION, kind: "Decision", decision: &decision })
+    terminal.json_line(&Line { api_version: API_VERSION, kind: "Decision", decision })
 }
 
 fn render(decision: &Decision) -> String {

@@ -1,11 +1,11 @@
 //! `netlab lab down`: the end of a lab.
 
 use netlab_core::envelope::Envelope;
-use netlab_lab::named::{RunDir, down};
+use netlab_lab::named::down;
 use serde::Serialize;
 
 use crate::args::lab::LabName;
-use crate::command::lab::failure;
+use crate::command::lab::{failure, run_dir};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::terminal::Terminal;
@@ -23,7 +23,7 @@ struct Answer<'a> {
 
 /// Ends the lab.
 pub(crate) fn run(args: &LabName, terminal: &Terminal) -> Result<Exit, Failure> {
-    let run_dir = RunDir::for_user();
+    let run_dir = run_dir();
     let ended = down(&run_dir, &args.lab).map_err(|error| failure(&error, &run_dir))?;
     let left: Vec<String> = ended
         .left

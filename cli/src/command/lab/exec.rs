@@ -7,11 +7,10 @@ use std::process::Command;
 use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_lab::Place;
-use netlab_lab::named::RunDir;
 
 use crate::args::globals::Globals;
 use crate::args::lab::Exec;
-use crate::command::lab::{connect, failure};
+use crate::command::lab::{connect, failure, run_dir};
 use crate::ends::nearest;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -22,7 +21,7 @@ pub(crate) fn run(args: &Exec, globals: &Globals) -> Result<Exit, Failure> {
     let place = place(&args.place, globals)?;
     let entry = client.entry(&place).map_err(|error| {
         let known: Vec<String> = client.state().namespaces.keys().map(named).collect();
-        let failure = failure(&error, &RunDir::for_user());
+        let failure = failure(&error, &run_dir());
         match nearest(&named(&place), known.iter().map(String::as_str)) {
             Some(near) => {
                 Failure { exit: Exit::CannotRead, ..failure }.hint(format!("did you mean `{near}`?"))
@@ -35,7 +34,7 @@ pub(crate) fn run(args: &Exec, globals: &Globals) -> Result<Exit, Failure> {
         return Err(Failure::unreadable("no command was given"));
     };
     let error = entry.exec(Command::new(program).args(arguments));
-    Err(failure(&error, &RunDir::for_user()))
+    Err(failure(&error, &run_dir()))
 }
 
 fn place(text: &str, globals: &Globals) -> Result<Place, Failure> {

@@ -13,9 +13,17 @@ use crate::ends::nearest;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Where labs are registered: `NETLAB_RUN_DIR`, or the user's own directory.
+pub(crate) fn run_dir() -> RunDir {
+    match std::env::var_os("NETLAB_RUN_DIR") {
+        Some(path) if !path.is_empty() => RunDir::at(path),
+        _ => RunDir::for_user(),
+    }
+}
+
 /// Connects to a lab's supervisor.
 pub(crate) fn connect(name: &str) -> Result<Client, Failure> {
-    let run_dir = RunDir::for_user();
+    let run_dir = run_dir();
     Client::connect(&run_dir, name).map_err(|error| failure(&error, &run_dir))
 }
 

@@ -2,11 +2,11 @@
 
 use netlab_core::envelope::Envelope;
 use netlab_lab::Place;
-use netlab_lab::named::{RunDir, State};
+use netlab_lab::named::State;
 use serde::Serialize;
 
 use crate::args::lab::Which;
-use crate::command::lab::failure;
+use crate::command::lab::{failure, run_dir};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::table::Table;
@@ -43,7 +43,7 @@ struct ProcessLine {
 
 /// Lists.
 pub(crate) fn run(args: &Which, terminal: &Terminal) -> Result<Exit, Failure> {
-    let run_dir = RunDir::for_user();
+    let run_dir = run_dir();
     let states = match &args.lab {
         Some(name) => run_dir.find(name).map(|state| vec![state]),
         None => run_dir.list(),

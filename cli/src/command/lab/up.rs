@@ -5,14 +5,14 @@ use std::process::Command;
 
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::Cluster;
-use netlab_lab::named::{RunDir, Spec, up};
+use netlab_lab::named::{Spec, up};
 use netlab_lab::{LabError, Place, Plan, Selection};
 use netlab_node::capability::missing_capabilities;
 use serde::Serialize;
 
 use crate::args::globals::Globals;
 use crate::args::lab::Up;
-use crate::command::lab::{connect, failure};
+use crate::command::lab::{connect, failure, run_dir};
 use crate::ends::nearest;
 use crate::enforcement::{InForce, Policies, operation};
 use crate::exit::Exit;
@@ -44,7 +44,7 @@ struct PodLine {
 /// Builds.
 pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
-    let run_dir = RunDir::for_user();
+    let run_dir = run_dir();
     let selection = select(&input.loaded.cluster, &args.node)?;
     let plan = Plan::new(&input.loaded.cluster, &selection)
         .map_err(|error| failure(&LabError::from(error), &run_dir))?;
