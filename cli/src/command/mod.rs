@@ -5,7 +5,6 @@ mod completions;
 mod enforce;
 mod explain;
 mod lab;
-
 mod policy;
 mod version;
 
@@ -33,7 +32,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     let terminal = Terminal::new(&cli.globals);
-    let has_its_own_limit = matches!(cli.command, Command::Enforce(Enforce::Trace(_)));
+    // To trace for so long is what was asked for; a proof may have to be the process's only thread first.
+    let has_its_own_limit =
+        matches!(cli.command, Command::Enforce(Enforce::Trace(_)) | Command::Policy(Policy::Prove(_)));
     if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
         give_up_after(limit, terminal.clone());
     }
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 /// Ends the process when the time is over. Labs and proofs are held by file descriptors, so they end with it.
-fn give_up_after(limit: Duration, terminal: Terminal) {
+pub(crate) fn give_up_after(limit: Duration, terminal: Terminal) {
     let watch = move || {
         std::thread::sleep(limit);
         let failure = Failure::new(Exit::CannotTell, format!("gave up after {limit:?}"));

@@ -3,14 +3,14 @@
 use crate::run::{is_root, netlab, required, shell};
 
 /// A command's words and its help.
-struct Page {
-    words: Vec<String>,
-    help: String,
+pub(crate) struct Page {
+    pub(crate) words: Vec<String>,
+    pub(crate) help: String,
     children: usize,
 }
 
 /// Every command, found by asking for help.
-fn pages() -> Vec<Page> {
+pub(crate) fn pages() -> Vec<Page> {
     let mut pages = Vec::new();
     let mut waiting = vec![Vec::new()];
     while let Some(words) = waiting.pop() {
@@ -41,7 +41,7 @@ fn pages() -> Vec<Page> {
 }
 
 /// The lines below `Examples:`.
-fn examples(help: &str) -> Vec<String> {
+pub(crate) fn examples(help: &str) -> Vec<String> {
     help.lines()
         .skip_while(|line| *line != "Examples:")
         .skip(1)
@@ -72,7 +72,8 @@ fn help_fits_the_screen() {
     assert!(wide.is_empty(), "wider than 100 columns: {wide:#?}");
 }
 
-/// Examples that work on a running lab are run in its order of life, by `lab::` tests; all others here.
+/// Examples that work on a running lab are run in the order of its life by `a_lab_lives_as_its_help_says`; all
+/// others here.
 #[test]
 fn every_help_example_runs() {
     let mut ran = 0;

@@ -4,6 +4,7 @@ mod answers;
 mod connections;
 mod help;
 mod input;
+mod lab;
 mod leftovers;
 mod run;
 mod transcripts;

@@ -85,3 +85,13 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn required(need: &str) -> bool {
     std::env::var("NETLAB_TEST_REQUIRE").is_ok_and(|list| list.split(',').any(|word| word.trim() == need))
 }
+
+/// True when a test that needs root may run; fails where root is required, says so where it is not there.
+pub(crate) fn root_or_skip(test: &str) -> bool {
+    let root = is_root();
+    assert!(root || !required("root"), "{test} needs root, and NETLAB_TEST_REQUIRE says that it is there");
+    if !root {
+        eprintln!("skipped: {test} needs root");
+    }
+    root
+}

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::args::globals::Globals;
 use crate::args::packet::Expected;
 use crate::args::policy::{BackendArg, Prove};
+use crate::command::give_up_after;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
@@ -39,6 +40,9 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     let input = load::input(globals, terminal)?;
     let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
     let (datapath, obstacle) = choose(args.backend)?;
+    if let Some(limit) = globals.timeout {
+        give_up_after(limit, terminal.clone());
+    }
     terminal.progress(&format!("asking {datapath:?}"));
     let proven =
         prove(&input.loaded, &question.query, datapath).map_err(|error| could_not_try(&error, terminal))?;

@@ -1,0 +1,250 @@
+//! Labs: every example of the help in the order of a lab's life, and the twins that the commands print.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::help::{examples, pages};
+use crate::run::{Run, command, finish, root_or_skip, shell};
+
+/// Labs of this test alone; whatever is still up goes down with the value.
+struct Labs {
+    directory: tempfile::TempDir,
+}
+
+impl Labs {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn shell(&self, line: &str) -> Run {
+        let binary = Path::new(env!("CARGO_BIN_EXE_netlab")).parent().expect("a directory");
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+        finish(
+            command("sh")
+                .args(["-c", line])
+                .env("PATH", path)
+                .env("NETLAB_RUN_DIR", self.directory.path().join("run")),
+        )
+    }
+
+    /// Runs a line that has to exit 0, and gives what it prints.
+    fn good(&self, line: &str) -> String {
+        let run = self.shell(line);
+        assert_eq!(run.code, Some(0), "`{line}`: {}{}", run.stdout, run.stderr);
+        run.stdout
+    }
+
+    fn json(&self, line: &str) -> (Option<i32>, Value) {
+        let run = self.shell(&format!("{line} -o json"));
+        let value = serde_json::from_str(&run.stdout);
+        (run.code, value.unwrap_or_else(|error| panic!("`{line}`: {error}: {}{}", run.stdout, run.stderr)))
+    }
+}
+
+impl Drop for Labs {
+    fn drop(&mut self) {
+        for name in ["lab", "second"] {
+            self.shell(&format!("netlab lab down --name {name}"));
+        }
+    }
+}
+
+/// The commands that an answer prints for doubters.
+fn twins(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| line.strip_prefix("  $ ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_lab_lives_as_its_help_says() {
+    if !root_or_skip("a_lab_lives_as_its_help_says") {
+        return;
+    }
+    let labs = Labs::new();
+    let mut of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for page in pages() {
+        let found: Vec<String> = examples(&page.help)
+            .into_iter()
+            .filter(|example| {
+                example.contains("--lab") || example.starts_with("netlab lab ") || example.contains("--name")
+            })
+            .collect();
+        if !found.is_empty() {
+            of.insert(page.words.join(" "), found);
+        }
+    }
+    let life = [
+        "lab up",
+        "enforce attach",
+        "enforce status",
+        "enforce map",
+        "enforce trace",
+        "lab exec",
+        "lab status",
+        "enforce detach",
+        "lab down",
+    ];
+    for step in life {
+        let examples = of.remove(step).unwrap_or_else(|| panic!("`netlab {step}` has no examples on a lab"));
+        for example in examples {
+            let printed = labs.good(&example);
+            // A lab may be silent, but whoever traces it is told that it listens.
+            let silent_ok = step == "enforce trace";
+            assert!(silent_ok || !printed.trim().is_empty(), "`{example}` prints nothing");
+        }
+    }
+    assert!(of.is_empty(), "examples on a lab that were not run: {of:?}");
+    assert_eq!(labs.good("netlab lab status"), "no lab is up\n");
+}
+
+#[test]
+fn what_is_in_force_can_be_seen_changed_and_taken_off() {
+    if !root_or_skip("what_is_in_force_can_be_seen_changed_and_taken_off") {
+        return;
+    }
+    let labs = Labs::new();
+    labs.good("netlab lab up -f examples/shop");
+    let (code, status) = labs.json("netlab enforce status");
+    assert_eq!(code, Some(0));
+    assert_eq!(status["generation"], 1);
+
+    // The way in: a denied and an allowed connection, seen by the trace.
+    let trace = "netlab enforce trace -n shop --timeout 3s -o json";
+    let connect = "sleep 0.7; for to in 10.244.1.2/5432 10.244.0.2/8080; do \
+                   netlab lab exec shop/web -- timeout 0.2 bash -c \"echo >/dev/tcp/$to\"; done";
+    let seen = labs.shell(&format!("({connect}) >/dev/null 2>&1 & {trace}; wait")).stdout;
+    let seen: Vec<Value> = seen.lines().map(|line| serde_json::from_str(line).expect("JSON lines")).collect();
+    let said = |pod: &str, port: u16, verdict: &str| {
+        seen.iter().any(|d| {
+            d["pod"] == pod
+                && d["direction"] == "ingress"
+                && d["destinationPort"] == port
+                && d["verdict"] == verdict
+        })
+    };
+    assert!(said("shop/db", 5432, "deny"), "{seen:#?}");
+    assert!(said("shop/api", 8080, "allow"), "{seen:#?}");
+
+    // Its counter moved, and the map's row says why.
+    let denied = seen.iter().find(|d| d["pod"] == "shop/db" && d["verdict"] == "deny").expect("seen above");
+    let counters = labs.good("netlab enforce map counters");
+    let entry = denied["entry"].to_string();
+    let row = counters.lines().find(|line| line.starts_with(&format!("{entry} "))).unwrap_or_default();
+    assert!(row.contains("default deny: shop/db, shop/default-deny"), "{counters}");
+
+    // Everything that the commands print for doubters works and prints something.
+    let mut tried = 0;
+    for line in [
+        "netlab enforce attach -f examples/shop",
+        "netlab enforce status",
+        "netlab enforce map devices",
+        "netlab enforce map conntrack",
+    ] {
+        for twin in twins(&labs.good(line)) {
+            let run = shell(&twin);
+            assert_eq!(run.code, Some(0), "`{twin}` of `{line}`: {}", run.stderr);
+            assert!(!run.stdout.trim().is_empty(), "`{twin}` of `{line}` prints nothing");
+            tried += 1;
+        }
+    }
+    assert!(tried > 10, "only {tried} twins were printed");
+    let (_, status) = labs.json("netlab enforce status");
+    assert_eq!(status["generation"], 2);
+
+    labs.good("netlab enforce detach");
+    let run = labs.shell("netlab enforce status");
+    assert_eq!(run.code, Some(1));
+    assert!(run.stdout.starts_with("OPEN  "), "{}", run.stdout);
+    let pid = status["pid"].to_string();
+    assert_ne!(shell(&format!("grep -q tcx /proc/{pid}/fdinfo/*")).code, Some(0), "a hook is still held");
+
+    labs.good("netlab lab down");
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ended = state.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'));
+    assert!(ended, "the supervisor still runs: {state}");
+}
+
+#[test]
+fn a_lab_that_is_not_there_is_named() {
+    let labs = Labs::new();
+    for line in [
+        "netlab enforce status --lab nosuch",
+        "netlab lab exec --lab nosuch shop/web -- true",
+        "netlab lab down --lab nosuch",
+    ] {
+        let run = labs.shell(line);
+        assert_eq!(run.code, Some(2), "`{line}`: {}", run.stderr);
+        assert!(run.stderr.contains("nosuch") && run.stderr.contains("hint: "), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_place_that_is_not_there_is_answered_with_the_nearest() {
+    if !root_or_skip("a_place_that_is_not_there_is_answered_with_the_nearest") {
+        return;
+    }
+    let labs = Labs::new();
+    labs.good("netlab lab up -f examples/shop --node node-2");
+    let run = labs.shell("netlab lab exec shop/bd -- true");
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
+    assert!(run.stderr.contains("did you mean `shop/db`?"), "{}", run.stderr);
+    assert_eq!(labs.shell("netlab lab exec -n shop db -- sh -c 'exit 7'").code, Some(7));
+}
+
+/// While `--hold` keeps the place, the printed `bpftool` line reads the printed value from the kernel.
+#[test]
+fn a_held_proof_can_be_doubted() {
+    if !root_or_skip("a_held_proof_can_be_doubted") {
+        return;
+    }
+    let mut child = command(env!("CARGO_BIN_EXE_netlab"))
+        .args(["policy", "prove", "-f", "examples/shop", "-n", "shop"])
+        .args(["--from", "web", "--to", "db", "--port", "5432", "--backend", "tc", "--hold=30s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("netlab starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let value = lines
+        .by_ref()
+        .find_map(|line| line.trim().strip_prefix("value ").map(|value| value.trim().to_owned()))
+        .expect("a value is printed");
+    let twin =
+        lines.find_map(|line| line.trim().strip_prefix("$ ").map(str::to_owned)).expect("a twin is printed");
+    let read = shell(&twin);
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(read.code, Some(0), "`{twin}`: {}", read.stderr);
+    let shown: Vec<&str> = read.stdout.split_whitespace().collect();
+    assert!(shown.join(" ").contains(&value), "`{twin}` prints {shown:?}, not {value}");
+}
+
+/// `--print` prints a script that builds and removes the same namespaces; run in a mount namespace of its own.
+#[test]
+fn the_printed_commands_build_a_lab_by_hand() {
+    if !root_or_skip("the_printed_commands_build_a_lab_by_hand") {
+        return;
+    }
+    let run = shell("netlab lab up -f examples/shop --name hand --print");
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let by_hand = "mount -t tmpfs tmpfs /run && sh -e && ip netns list | sort && ip -all netns delete";
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--net", "sh", "-c", by_hand])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("unshare starts");
+    std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), run.stdout.as_bytes())
+        .expect("written");
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let made = String::from_utf8_lossy(&output.stdout);
+    for place in ["hand-fabric", "hand-node_node-1", "hand-shop.db"] {
+        assert!(made.lines().any(|line| line.split(' ').next() == Some(place)), "{place} is missing: {made}");
+    }
+}
