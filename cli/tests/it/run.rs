@@ -91,7 +91,8 @@ pub(crate) fn root_or_skip(test: &str) -> bool {
     let root = is_root();
     assert!(root || !required("root"), "{test} needs root, and NETLAB_TEST_REQUIRE says that it is there");
     if !root {
-        eprintln!("skipped: {test} needs root");
+        // The test runner captures this; `--show-output` shows it.
+        let _ = writeln!(std::io::stderr(), "skipped: {test} needs root");
     }
     root
 }

@@ -1,6 +1,6 @@
 //! A cluster as network namespaces: nodes, pods, the fabric between them, and traffic among them.
 //!
-//! A [`Plan`] is worked out from a cluster without touching anything; [`Lab::build`] makes it, [`print()`] writes
+//! A [`Plan`] is worked out from a cluster without touching anything; [`Lab::build`] makes it, [`mod@print`] writes
 //! it down as the commands a person would type. [`traffic`] sends one packet and says what became of it.
 //! [`named`] keeps a lab alive after its maker has gone.
 //!

@@ -6,7 +6,7 @@
 //! neighbour discovery delays or multiplies a packet.
 //!
 //! Invariant: the plan is a pure function of cluster and selection (names and hardware addresses come from
-//! hashes), and it is the only source of both [`crate::Lab::build`] and [`crate::print()`].
+//! hashes), and it is the only source of both [`crate::Lab::build`] and [`mod@crate::print`].
 
 mod layout;
 mod naming;
@@ -82,7 +82,7 @@ pub struct Plan {
 pub struct NamespacePlan {
     /// Whose it is.
     pub place: Place,
-    /// How [`crate::print()`] names it.
+    /// How [`mod@crate::print`] names it.
     pub name: String,
     /// Values below `/proc/sys/net`, in the order in which they are written, before any link is there.
     pub sysctls: Vec<Sysctl>,
