@@ -1,7 +1,7 @@
 //! Kubernetes network policy, from text to compiled tables.
 //!
 //! Data flows one way: [`input`] turns documents into wire structs and those into the [`model`];
-//! [`policy::compile`] turns the model into rulesets; [`policy::evaluate`] asks them. [`policy::oracle`]
+//! [`policy::compile`] turns the model into rulesets; [`policy::evaluate()`] asks them. [`policy::oracle`]
 //! answers the same questions from the wire structs alone, as literally as the API is written.
 //!
 //! Invariant: this crate is pure. No IO, no clock, no randomness, no environment: the same input gives the same

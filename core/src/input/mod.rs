@@ -1,6 +1,6 @@
 //! From text to the model: documents in, everything that could be understood and every reason why not out.
 //!
-//! The way is [`yaml`] (text to trees), [`gather`] (trees to wire structs by kind), [`assemble`] (wire structs to
+//! The way is [`yaml`] (text to trees), [`gather`] (trees to wire structs by kind), [`mod@assemble`] (wire structs to
 //! the model, through [`validate`]). Invariant: no object disappears in silence. It is read, or counted in
 //! [`Loaded::skipped`], or a diagnostic names it.
 

@@ -2,9 +2,9 @@
 //! oracle.
 //!
 //! The way of a policy: [`classes`] cuts pods and addresses into classes that no policy tells apart, [`ports`]
-//! cuts ports, [`compile`] makes the tables of every (ruleset, direction), [`decide`] says what each (peer class, port
+//! cuts ports, [`mod@compile`] makes the tables of every (ruleset, direction), [`decide`] says what each (peer class, port
 //! class) of them comes to and who decided it ([`ruleset`], [`provenance`]); [`change`] is that as plain data for backends, [`image`] as the kernel's
-//! bytes, and [`engine`] runs the kernel's judgement over them. [`evaluate`] answers one question that way.
+//! bytes, and [`engine`] runs the kernel's judgement over them. [`mod@evaluate`] answers one question that way.
 
 pub mod change;
 mod classes;
