@@ -17,7 +17,12 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     for word in words(text) {
         let gap = usize::from(!line.is_empty());
         if !line.is_empty() && line.chars().count() + gap + word.chars().count() > width {
+            // A number is not parted from its unit.
+            let number = if word == "ms" { line.rfind(' ').map(|at| line.split_off(at)) } else { None };
             lines.push(std::mem::take(&mut line));
+            if let Some(number) = number {
+                line = format!("{} ", number.trim_start());
+            }
         } else if gap == 1 {
             line.push(' ');
         }
@@ -119,6 +124,7 @@ mod tests {
     #[test]
     fn a_word_longer_than_the_line_stays_whole() {
         assert_eq!(wrap("see aaaaaaaaaaaa now", 6), ["see", "aaaaaaaaaaaa", "now"]);
+        assert_eq!(wrap("answered in 0.2 ms", 15), ["answered in", "0.2 ms"]);
         assert_eq!(wrap("run `a b c d` now", 6), ["run", "`a b c d`", "now"]);
     }
 }

@@ -30,7 +30,7 @@ fn twin(command: &str) -> String {
 /// The programs on their hooks, as the kernel tells of the descriptors that hold them. (`bpftool net` tells of tcx
 /// from version 7.3 on only.)
 fn hooks(state: &InForce) -> String {
-    twin(&format!("grep -h -A6 tcx /proc/{}/fdinfo/*", state.pid))
+    twin(&format!("cat /proc/{}/fdinfo/* 2>/dev/null | grep -A6 tcx", state.pid))
 }
 
 /// The way into a node's network namespace, for somebody's own shell.
