@@ -37,9 +37,6 @@ pub(crate) struct Input {
 }
 
 /// Reads everything that `-f` names.
-///
-/// Findings are shown on standard error. An object or file that cannot be used is an error unless
-/// `--skip-invalid` was given.
 pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Failure> {
     if globals.filename.is_empty() {
         return Err(Failure::unreadable(
@@ -47,8 +44,16 @@ pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Fai
         )
         .hint("name manifests with `-f FILE`, `-f DIRECTORY` or `-f -`, which reads for instance what `kubectl get networkpolicy,pod,namespace,node,service,endpointslice -A -o yaml` prints"));
     }
+    read(&globals.filename, globals, terminal)
+}
+
+/// Reads everything at these paths.
+///
+/// Findings are shown on standard error. An object or file that cannot be used is an error unless
+/// `--skip-invalid` was given.
+pub(crate) fn read(paths: &[PathBuf], globals: &Globals, terminal: &Terminal) -> Result<Input, Failure> {
     let mut sources = Sources::default();
-    for path in &globals.filename {
+    for path in paths {
         sources.read(path)?;
     }
     let mut not_examined = Vec::new();

@@ -56,16 +56,16 @@ pub(crate) enum Format {
     Json,
     /// The same as YAML
     Yaml,
-    /// One comma-separated line for each connection (`policy connections`)
+    /// One comma-separated line for each connection (`policy connections`, `diff`)
     Csv,
-    /// A Markdown table (`policy connections`)
+    /// A Markdown table (`policy connections`, `diff`)
     Md,
     /// A graph for Graphviz (`policy connections`)
     Dot,
 }
 
 impl Format {
-    /// True for the formats that only lists of connections have.
+    /// True for the formats that only lists of connections and their differences have.
     pub(crate) const fn is_of_connections(self) -> bool {
         matches!(self, Self::Csv | Self::Md | Self::Dot)
     }

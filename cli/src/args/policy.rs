@@ -1,5 +1,6 @@
 //! `netlab policy …`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -46,6 +47,18 @@ pub(crate) enum Policy {
   netlab policy connections -f examples/shop --external off -o dot
   netlab policy connections -f examples/shop -o json")]
     Connections(Connections),
+    /// Say what traffic one set of manifests allows and another does not, and which rule makes the difference
+    ///
+    /// `+` is a pair that could not talk and can, `-` one that could and cannot, `~` one with other ports; below each
+    /// the side and the rule that caused it. Pairs with the same change are folded as in `policy connections`; `-o
+    /// wide` lists each. What `-f` names is part of both sides, as a cluster's pods and namespaces may be. Exit 0:
+    /// nothing changed; 1: something did, or what `--fail-on` asks for.
+    #[command(after_help = "Examples:
+  netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml
+  netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml -o md
+  netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml --fail-on added
+  netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml -n shop -o json")]
+    Diff(Diff),
     /// Print the tables that the policies compile to
     ///
     /// One line for each ruleset (pods that are under the same rules); `-o wide` adds every entry with the rule
@@ -82,6 +95,35 @@ pub(crate) struct Connections {
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,
+}
+
+/// `policy diff`.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// Manifests as they were: a file or a directory
+    pub(crate) before: PathBuf,
+    /// Manifests as they are to be
+    pub(crate) after: PathBuf,
+    /// Which changes make the exit code 1
+    #[arg(long, value_name = "CHANGE", default_value = "any")]
+    pub(crate) fail_on: FailOn,
+    /// Whether addresses outside the cluster are compared
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    pub(crate) external: Switch,
+    /// How to read policies about pods on the host's network, which the API leaves open
+    #[arg(long, value_name = "READING", default_value = "pods")]
+    pub(crate) host_network: HostNetworkArg,
+}
+
+/// `--fail-on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Traffic is allowed that was not
+    Added,
+    /// Traffic was allowed that is not any more
+    Removed,
+    /// Either
+    Any,
 }
 
 /// On or off.

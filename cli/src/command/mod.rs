@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::args::enforce::Enforce;
+use crate::args::globals::Format;
 use crate::args::lab::Lab;
 use crate::args::policy::Policy;
 use crate::args::{Cli, Command};
@@ -59,10 +60,14 @@ pub(crate) fn give_up_after(limit: Duration, terminal: Terminal) {
 
 fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     let globals = &cli.globals;
-    let lists_connections = matches!(cli.command, Command::Policy(Policy::Connections(_)));
-    if globals.output.is_of_connections() && !lists_connections {
+    let formats = match &cli.command {
+        Command::Policy(Policy::Connections(_)) => [Format::Csv, Format::Md, Format::Dot].as_slice(),
+        Command::Policy(Policy::Diff(_)) => &[Format::Csv, Format::Md],
+        _ => &[],
+    };
+    if globals.output.is_of_connections() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
-            "`-o csv`, `md` and `dot` are formats of `policy connections` alone",
+            "`-o csv` and `md` are formats of `policy connections` and `policy diff`, `dot` of the first alone",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }
@@ -70,6 +75,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
         Command::Policy(Policy::Prove(args)) => policy::prove::run(args, globals, terminal),
         Command::Policy(Policy::Connections(args)) => policy::connections::run(args, globals, terminal),
+        Command::Policy(Policy::Diff(args)) => policy::diff::run(args, globals, terminal),
         Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),
         Command::Enforce(Enforce::Attach(args)) => enforce::attach::attach(args, globals, terminal),

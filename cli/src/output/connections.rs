@@ -11,29 +11,29 @@ use netlab_core::policy::connections::{Allowed, Connections, Peer, PeerKind, Row
 use super::table::Table;
 
 /// The names under which peers are shown.
-struct Names<'a> {
-    connections: &'a Connections,
+pub(super) struct Names<'a> {
+    peers: &'a [Peer],
     short: Vec<String>,
 }
 
 impl<'a> Names<'a> {
-    fn new(connections: &'a Connections) -> Self {
+    pub(super) fn new(peers: &'a [Peer]) -> Self {
         let plain = |peer: &Peer| match &peer.namespace {
             Some(namespace) => format!("{namespace}/{}", peer.owner.as_ref().unwrap_or(&peer.name)),
             None => cut(&peer.name),
         };
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
-        for peer in &connections.peers {
+        for peer in peers {
             *uses.entry(plain(peer)).or_default() += 1;
         }
-        let short = connections.peers.iter().map(|peer| {
+        let short = peers.iter().map(|peer| {
             let plain = plain(peer);
             if uses.get(&plain) == Some(&1) { plain } else { peer.id.clone() }
         });
-        Self { connections, short: short.collect() }
+        Self { peers, short: short.collect() }
     }
 
-    fn side(&self, side: &Side) -> String {
+    pub(super) fn side(&self, side: &Side) -> String {
         match side {
             Side::All => "*".to_owned(),
             Side::Namespace(namespace) => format!("{namespace}/*"),
@@ -42,14 +42,14 @@ impl<'a> Names<'a> {
     }
 
     /// Gives blocks whose rows are the same one name, if that is short, and returns those that need no rows then.
-    fn join_twins(&mut self, rows: &[Row<'_>]) -> BTreeSet<usize> {
+    fn join_twins(&mut self, connections: &Connections, rows: &[Row<'_>]) -> BTreeSet<usize> {
         let mut rows_of: BTreeMap<usize, BTreeSet<(bool, &Side, &Allowed)>> = BTreeMap::new();
         for row in rows {
             for (opens, side, other) in [(true, row.from, row.to), (false, row.to, row.from)] {
                 if let Side::Peer(position) = side
-                    && self.connections.peers[*position].kind == PeerKind::IpBlock
+                    && self.peers[*position].kind == PeerKind::IpBlock
                 {
-                    let allowed = self.connections.allowed_by(row);
+                    let allowed = connections.allowed_by(row);
                     rows_of.entry(*position).or_default().insert((opens, other, allowed));
                 }
             }
@@ -68,9 +68,9 @@ impl<'a> Names<'a> {
     }
 
     /// Workloads by name before addresses, which keep their order.
-    fn rank(&self, side: &Side) -> (bool, usize, String) {
+    pub(super) fn rank(&self, side: &Side) -> (bool, usize, String) {
         match side {
-            Side::Peer(position) if self.connections.peers[*position].kind == PeerKind::IpBlock => {
+            Side::Peer(position) if self.peers[*position].kind == PeerKind::IpBlock => {
                 (true, *position, String::new())
             }
             _ => (false, 0, self.side(side)),
@@ -98,10 +98,10 @@ fn cut(name: &str) -> String {
 
 /// The folded table and the summary.
 pub(crate) fn table(connections: &Connections) -> String {
-    let mut names = Names::new(connections);
+    let mut names = Names::new(&connections.peers);
     let folded = connections.fold();
     let mut rows: Vec<_> = folded.rows().collect();
-    let twins = names.join_twins(&rows);
+    let twins = names.join_twins(connections, &rows);
     let is_twin = |side: &Side| matches!(side, Side::Peer(position) if twins.contains(position));
     rows.retain(|row| !is_twin(row.from) && !is_twin(row.to));
     rows.sort_by_cached_key(|row| {
@@ -166,11 +166,13 @@ fn pairs(connections: &Connections) -> impl Iterator<Item = [String; 3]> {
     })
 }
 
-/// Comma-separated values as RFC 4180 quotes them.
+/// A cell of comma-separated values as RFC 4180 quotes it.
+pub(super) fn quoted(cell: String) -> String {
+    if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+/// Comma-separated values.
 pub(crate) fn csv(connections: &Connections) -> String {
-    let quoted = |cell: String| {
-        if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
-    };
     let mut text = String::from("from,to,allowed\n");
     for cells in pairs(connections) {
         let _ = writeln!(text, "{}", cells.map(quoted).join(","));
@@ -191,7 +193,7 @@ pub(crate) fn markdown(connections: &Connections) -> String {
 /// A graph: namespaces as clusters, connections as edges.
 pub(crate) fn dot(connections: &Connections) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-    let names = Names::new(connections);
+    let names = Names::new(&connections.peers);
     let mut by_namespace: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
     for (position, peer) in connections.peers.iter().enumerate() {
         by_namespace.entry(peer.namespace.as_deref()).or_default().push(position);

@@ -5,6 +5,7 @@
 
 pub(crate) mod connections;
 pub(crate) mod diagnostic;
+pub(crate) mod diff;
 pub(crate) mod evaluation;
 pub(crate) mod layout;
 pub(crate) mod proof;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod diff;
 mod help;
 mod input;
 mod lab;

@@ -10,6 +10,7 @@
 //! shows in the rows of host-network workloads.
 
 mod allowed;
+pub mod diff;
 mod external;
 mod fold;
 mod matrix;

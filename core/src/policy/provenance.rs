@@ -188,7 +188,7 @@ impl Rulesets {
         })
     }
 
-    fn rule_ref(&self, table: &Table, matched: Matched) -> RuleRef {
+    pub(super) fn rule_ref(&self, table: &Table, matched: Matched) -> RuleRef {
         let (policy, rule) = self.rule(table, matched.rule);
         let peer = matched.peer.and_then(|index| rule.peers.as_ref()?.get(index as usize));
         let port = matched.port.and_then(|index| rule.ports.as_ref()?.get(index as usize));

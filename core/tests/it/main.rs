@@ -7,6 +7,7 @@ mod catalog;
 mod cnp_conformance;
 mod connections_agreement;
 mod connections_cases;
+mod connections_diff;
 mod e2e;
 mod endpoint_ref;
 mod input_cases;

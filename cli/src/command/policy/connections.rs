@@ -82,7 +82,7 @@ fn ends(
 }
 
 /// The pods that the listing is limited to, if it is.
-fn about(globals: &Globals, cluster: &Cluster) -> Option<BTreeSet<ObjectKey>> {
+pub(super) fn about(globals: &Globals, cluster: &Cluster) -> Option<BTreeSet<ObjectKey>> {
     let limited = globals.listed_namespace().is_some() || globals.selector.is_some();
     limited.then(|| {
         let shown = cluster.pods.iter().filter(|(key, pod)| globals.shows(&key.namespace, &pod.labels));

@@ -2,5 +2,6 @@
 
 pub(super) mod compile;
 pub(super) mod connections;
+pub(super) mod diff;
 pub(super) mod eval;
 pub(super) mod prove;

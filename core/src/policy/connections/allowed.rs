@@ -105,6 +105,31 @@ impl Allowed {
         Self::from_ranges(all(self).into_iter().chain(all(other)))
     }
 
+    /// What this allows and the other does not.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        self.and(&other.complement())
+    }
+
+    fn complement(&self) -> Self {
+        let mut rest = Self::default();
+        for protocol in Protocol::ALL {
+            // The last range ends where no port is any more.
+            let mut next = Some(FIRST);
+            let mut push = |start: Option<u16>, end: u16| {
+                if let Some(start) = start.filter(|start| *start <= end) {
+                    rest.ranges[protocol as usize].push(PortRange { start, end });
+                }
+            };
+            for range in self.of(protocol) {
+                push(next, range.start - 1);
+                next = range.end.checked_add(1);
+            }
+            push(next, u16::MAX);
+        }
+        rest
+    }
+
     /// The ranges of a protocol as text: `80,443-445`.
     pub fn ports(&self, protocol: Protocol) -> String {
         self.of(protocol).iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
@@ -247,14 +272,16 @@ mod tests {
     fn operations_are_those_of_sets_of_ports() {
         let a = set(&[(10, 20), (30, 40), (65535, 65535)], &[(1, 5)]);
         let b = set(&[(1, 10), (20, 30), (39, 65535)], &[]);
-        let (both, either) = (a.and(&b), a.or(&b));
+        let (both, either, less) = (a.and(&b), a.or(&b), a.without(&b));
         for protocol in Protocol::ALL {
             for port in 1..=u16::MAX {
                 let (in_a, in_b) = (a.contains(protocol, port), b.contains(protocol, port));
                 assert_eq!(both.contains(protocol, port), in_a && in_b, "{protocol} {port}");
                 assert_eq!(either.contains(protocol, port), in_a || in_b, "{protocol} {port}");
+                assert_eq!(less.contains(protocol, port), in_a && !in_b, "{protocol} {port}");
             }
         }
+        assert!(Allowed::everything().without(&Allowed::everything()).is_empty());
         assert_eq!(both.to_string(), "TCP 10,20,30,39-40,65535");
     }
 }

@@ -24,6 +24,13 @@ pub(super) struct Area {
     ranges: Vec<Range>,
 }
 
+impl Area {
+    /// Its first address.
+    pub(super) fn first(&self) -> IpAddr {
+        address(self.ranges.first().map_or(0, |(start, _)| *start), self.ipv4)
+    }
+}
+
 /// The areas of all prefixes that have addresses of their own.
 pub(super) fn areas(prefixes: &Prefixes) -> Vec<Area> {
     let mut areas = Vec::new();

@@ -91,7 +91,7 @@ impl<'a> Matrix<'a> {
         let mut allowed = Sets::NOTHING;
         for profile in &workload.profiles {
             let profile = &workloads.profiles[*profile as usize];
-            if profile.classes[usize::from(!ipv4)].is_some() {
+            if profile.has_family(ipv4) {
                 let side = self.side(profile, direction, class);
                 allowed = self.sets.or(allowed, side);
             }

@@ -23,6 +23,13 @@ pub(super) struct Profile {
     pub(super) classes: [Option<ClassIndex>; 2],
 }
 
+impl Profile {
+    /// True when the pods have an address of this family.
+    pub(super) fn has_family(&self, ipv4: bool) -> bool {
+        self.classes[usize::from(!ipv4)].is_some()
+    }
+}
+
 /// A workload and its pods.
 #[derive(Debug)]
 pub(super) struct Workload {

@@ -1,0 +1,81 @@
+//! `netlab policy diff`: what traffic a change of manifests allows and forbids.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use netlab_core::envelope::Envelope;
+use netlab_core::policy::connections::diff::{State, diff};
+use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running};
+use netlab_core::policy::{Compiled, Scope};
+
+use super::connections::about;
+use crate::args::globals::{Format, Globals};
+use crate::args::policy::{Diff, FailOn, HostNetworkArg, Switch};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load::{self, Input};
+use crate::output::diff::{csv, markdown, summary, table, wide};
+use crate::output::terminal::Terminal;
+use crate::question::compile;
+
+/// Compares.
+pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let reading = match args.host_network {
+        HostNetworkArg::Pods => HostNetwork::AsPods,
+        HostNetworkArg::Nodes => HostNetwork::AsNodes,
+    };
+    let (old, old_compiled) = state(&args.before, reading, globals, terminal)?;
+    let (new, new_compiled) = state(&args.after, reading, globals, terminal)?;
+    let clusters = [&old.loaded.cluster, &new.loaded.cluster];
+    let shown: Option<BTreeSet<_>> =
+        clusters.iter().filter_map(|cluster| about(globals, cluster)).reduce(|mut all, more| {
+            all.extend(more);
+            all
+        });
+    let focus = Focus { workloads_only: args.external == Switch::Off, about: shown, ..Focus::default() };
+    let answer = diff(
+        State { cluster: clusters[0], rulesets: &old_compiled.rulesets },
+        State { cluster: clusters[1], rulesets: &new_compiled.rulesets },
+        &focus,
+    );
+
+    let mut not_examined = old.not_examined;
+    not_examined.extend(new.not_examined);
+    not_examined.dedup();
+    let incomplete = !not_examined.is_empty();
+    let failed = match args.fail_on {
+        FailOn::Added => answer.gains(),
+        FailOn::Removed => answer.loses(),
+        FailOn::Any => !answer.list.is_empty(),
+    };
+    match terminal.format {
+        Format::Table | Format::Dot if terminal.quiet => terminal.text(&summary(&answer)),
+        Format::Table | Format::Dot => terminal.text(&table(&answer)),
+        Format::Wide => terminal.text(&wide(&answer)),
+        Format::Csv => terminal.whole(&csv(&answer)),
+        Format::Md => terminal.whole(&markdown(&answer)),
+        Format::Json | Format::Yaml => {
+            terminal.data(&Envelope::new("ConnectionsDiff", &answer, not_examined))
+        }
+    }?;
+    Ok(match (failed, incomplete) {
+        (true, _) => Exit::No,
+        (false, true) => Exit::CannotTell,
+        (false, false) => Exit::Yes,
+    })
+}
+
+/// One side, with what both have.
+fn state(
+    path: &Path,
+    reading: HostNetwork,
+    globals: &Globals,
+    terminal: &Terminal,
+) -> Result<(Input, Compiled), Failure> {
+    let mut paths = globals.filename.clone();
+    paths.push(path.to_owned());
+    let mut input = load::read(&paths, globals, terminal)?;
+    input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
+    let compiled = compile(&input.loaded, &Scope::Cluster)?;
+    Ok((input, compiled))
+}
