@@ -4,6 +4,7 @@
 
 use netlab_core::envelope::Envelope;
 use netlab_ebpf::abi::ABI_VERSION;
+use netlab_enforcer::object;
 use netlab_node::capability::{Item, Report, Status};
 use serde::Serialize;
 
@@ -72,11 +73,14 @@ impl Answer {
 }
 
 fn object() -> Item {
+    let hash = object::hash();
+    let whole = object::recorded_hash() == Some(hash.as_str());
+    let short: String = hash.chars().take(12).collect();
     Item {
         id: "object".to_owned(),
-        status: Status::Ok,
-        text: format!("netlab-tc, map layout {ABI_VERSION}"),
-        hint: None,
+        status: if whole { Status::Ok } else { Status::Fail },
+        text: format!("netlab-tc {short}, map layout {ABI_VERSION}, no kernel lockstep"),
+        hint: (!whole).then(|| "this build holds another object than was recorded: build it anew".to_owned()),
     }
 }
 
@@ -112,7 +116,8 @@ fn render(answer: &Answer, charset: Charset) -> String {
         .filter(|(_, commands)| !commands.is_empty())
         .map(|(word, commands)| format!("{word}: {}", commands.join(", ")))
         .collect();
-    text += &last.join("   ");
+    let one_line = last.join("   ");
+    text += &if one_line.chars().count() <= WIDTH { one_line } else { last.join("\n") };
     text.push('\n');
     text
 }

@@ -16,10 +16,11 @@ use super::style::{BAD, DENIED, GOOD, POINTER, QUIET, STRONG, WARNING, paint};
 /// Width of `entry 123456`.
 const ENTRY: usize = 8;
 
-/// The proof as text; `subject` is `FROM -> TO WHAT`.
-pub(crate) fn render(proof: &Proof, subject: &str, texts: &Texts) -> String {
+/// The proof as text; `subject` is `FROM -> TO WHAT`, and `mixed` says that other packets of the same question have
+/// another verdict.
+pub(crate) fn render(proof: &Proof, subject: &str, mixed: bool, texts: &Texts) -> String {
     let mut rows = Rows::new(9, 5);
-    rows.line(&headline(proof, subject));
+    rows.line(&headline(proof, subject, mixed));
     rows.line("");
     if proof.outcome == ProofOutcome::Contradicted {
         for witness in &proof.witnesses {
@@ -43,17 +44,16 @@ pub(crate) fn render(proof: &Proof, subject: &str, texts: &Texts) -> String {
     rows.finish()
 }
 
-fn headline(proof: &Proof, subject: &str) -> String {
+fn headline(proof: &Proof, subject: &str, mixed: bool) -> String {
     let verdict = proof.observed.unwrap_or(proof.predicted);
     match (proof.outcome, proof.mode) {
         (ProofOutcome::Proved, _) => {
-            let style = if verdict == Verdict::Allow { GOOD } else { DENIED };
-            format!(
-                "{} {}  {}",
-                paint(STRONG, "PROVED"),
-                paint(style, &verdict.to_string()),
-                paint(STRONG, subject)
-            )
+            let (style, verdict) = match verdict {
+                _ if mixed => (WARNING, "mixed".to_owned()),
+                Verdict::Allow => (GOOD, verdict.to_string()),
+                Verdict::Deny => (DENIED, verdict.to_string()),
+            };
+            format!("{} {}  {}", paint(STRONG, "PROVED"), paint(style, &verdict), paint(STRONG, subject))
         }
         (ProofOutcome::Contradicted, _) => {
             let line = match proof.observed {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::help::{examples, pages};
-use crate::run::{Run, command, finish, root_or_skip, shell};
+use crate::run::{Run, command, finish, netlab_reading, root_or_skip, shell};
 
 /// Labs of this test alone; whatever is still up goes down with the value.
 struct Labs {
@@ -247,5 +247,47 @@ fn the_printed_commands_build_a_lab_by_hand() {
     let made = String::from_utf8_lossy(&output.stdout);
     for place in ["hand-fabric", "hand-node_node-1", "hand-shop.db"] {
         assert!(made.lines().any(|line| line.split(' ').next() == Some(place)), "{place} is missing: {made}");
+    }
+}
+
+/// A pod with two addresses, of which a policy admits one, has two verdicts: the answer says so and shows the denial.
+#[test]
+fn a_question_with_two_verdicts_is_mixed() {
+    const SET: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+status: {phase: Running, podIPs: [{ip: 10.0.0.1}, {ip: \"fd00::1\"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, labels: {app: db}}
+status: {phase: Running, podIPs: [{ip: 10.0.0.2}, {ip: \"fd00::2\"}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress:
+    - from: [{ipBlock: {cidr: 10.0.0.0/24}}]
+";
+    let ask = |verb: &str, extra: &[&str]| {
+        let question =
+            ["policy", verb, "-f", "-", "-n", "shop", "--from", "web", "--to", "db", "--port", "80"];
+        netlab_reading(SET, &[&question[..], extra].concat())
+    };
+    let run = ask("eval", &[]);
+    assert_eq!(run.code, Some(3), "{}", run.stderr);
+    assert!(run.stdout.starts_with("mixed  shop/web -> shop/db 80/tcp\n"), "{}", run.stdout);
+    if !root_or_skip("a_question_with_two_verdicts_is_mixed") {
+        return;
+    }
+    let run = ask("prove", &["--backend", "tc"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stdout.starts_with("PROVED mixed  shop/web -> shop/db 80/tcp\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("fd00::1 is outside 10.0.0.0/24"), "{}", run.stdout);
+    for verdict in ["allow", "deny"] {
+        assert_eq!(ask("prove", &["--backend", "tc", "--expect", verdict]).code, Some(1), "{verdict}");
     }
 }

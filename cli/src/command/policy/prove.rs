@@ -44,6 +44,11 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
         give_up_after(limit, terminal.clone());
     }
     terminal.progress(&format!("asking {datapath:?}"));
+    if let (Datapath::Nft, BackendArg::Auto) = (datapath, args.backend) {
+        terminal.note(
+            "note: nftables is asked, since the eBPF program cannot be loaded here; see `netlab check`",
+        );
+    }
     let proven =
         prove(&input.loaded, &question.query, datapath).map_err(|error| could_not_try(&error, terminal))?;
     let Some((shown, rest)) = most_important(&proven.proofs) else {
@@ -55,7 +60,8 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     not_examined.dedup();
     let envelope = Envelope::new("Proof", Answer { shown, others: rest.clone() }, not_examined);
     let subject = question.asked.to_string();
-    terminal.answer(&envelope, |_| render(shown, &subject, &input.loaded.texts) + &others(&rest))?;
+    let mixed = rest.iter().any(|proof| verdict(proof) != verdict(shown));
+    terminal.answer(&envelope, |_| render(shown, &subject, mixed, &input.loaded.texts) + &others(&rest))?;
     if shown.outcome == ProofOutcome::Contradicted {
         dump(&envelope, &input.loaded, terminal)?;
     }
@@ -136,15 +142,21 @@ fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
     }
 }
 
-/// A contradiction first, then what stayed open, then the first.
+/// A contradiction first, then what stayed open, then a denied packet, then the first.
 fn most_important(proofs: &[Proof]) -> Option<(&Proof, Vec<&Proof>)> {
-    let rank = |proof: &Proof| match proof.outcome {
-        ProofOutcome::Contradicted => 0,
-        ProofOutcome::Inconclusive => 1,
-        ProofOutcome::Proved => 2,
+    let rank = |proof: &Proof| match (proof.outcome, verdict(proof)) {
+        (ProofOutcome::Contradicted, _) => 0,
+        (ProofOutcome::Inconclusive, _) => 1,
+        (ProofOutcome::Proved, Verdict::Deny) => 2,
+        (ProofOutcome::Proved, Verdict::Allow) => 3,
     };
     let shown = proofs.iter().min_by_key(|proof| rank(proof))?;
     Some((shown, proofs.iter().filter(|proof| !std::ptr::eq(*proof, shown)).collect()))
+}
+
+/// What the kernel did, or would do.
+fn verdict(proof: &Proof) -> Verdict {
+    proof.observed.unwrap_or(proof.predicted)
 }
 
 fn exit(proofs: &[Proof], args: &Prove) -> Exit {
@@ -160,7 +172,7 @@ fn exit(proofs: &[Proof], args: &Prove) -> Exit {
         Some(Expected::Allow) => Verdict::Allow,
         Some(Expected::Deny) => Verdict::Deny,
     };
-    let as_expected = proofs.iter().all(|proof| proof.observed.unwrap_or(proof.predicted) == expected);
+    let as_expected = proofs.iter().all(|proof| verdict(proof) == expected);
     if as_expected { Exit::Yes } else { Exit::No }
 }
 
