@@ -33,6 +33,18 @@ pub(crate) enum Policy {
   netlab policy prove -f examples/shop -n shop --from web --to db --port 5432 --expect deny
   netlab policy prove -f examples/shop -n shop --from web --to api --port http -o json")]
     Prove(Prove),
+    /// Tell the story of one pod: what policies say about it, in plain words
+    ///
+    /// For each direction the policies that select the pod, in the order in which they are asked, and what each rule
+    /// admits: the ports, and how every peer reads. One element with two selectors is an AND; several elements are an
+    /// OR. Behind each peer stands whom it matches now. Then what becomes of the rest, what no policy changes, and
+    /// the policies that nearly select the pod.
+    #[command(after_help = "Examples:
+  netlab policy describe -f examples/shop shop/api
+  netlab policy describe -f examples/shop -n shop deploy/api
+  netlab policy describe -f examples/tiers red/db
+  netlab policy describe -f examples/shop shop/db -o json")]
+    Describe(Describe),
     /// List who may talk to whom, on which ports
     ///
     /// For each pair of workloads the ports that the policies of both sides allow: TCP, UDP and SCTP. Pods are
@@ -95,6 +107,14 @@ pub(crate) struct Connections {
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,
+}
+
+/// `policy describe`.
+#[derive(Debug, Args)]
+pub(crate) struct Describe {
+    /// Which: `[TYPE/][NAMESPACE/]NAME` (pod, deploy, sts, ds, job)
+    #[arg(value_name = "ENDPOINT")]
+    pub(crate) subject: EndpointRef,
 }
 
 /// `policy diff`.

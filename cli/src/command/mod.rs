@@ -75,6 +75,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
         Command::Policy(Policy::Prove(args)) => policy::prove::run(args, globals, terminal),
         Command::Policy(Policy::Connections(args)) => policy::connections::run(args, globals, terminal),
+        Command::Policy(Policy::Describe(args)) => policy::describe::run(args, globals, terminal),
         Command::Policy(Policy::Diff(args)) => policy::diff::run(args, globals, terminal),
         Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),

@@ -4,6 +4,7 @@
 //! output holds nothing but JSON. Colour and marks never carry a meaning that the words do not.
 
 pub(crate) mod connections;
+pub(crate) mod describe;
 pub(crate) mod diagnostic;
 pub(crate) mod diff;
 pub(crate) mod evaluation;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod describe;
 mod diff;
 mod help;
 mod input;

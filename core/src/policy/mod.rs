@@ -11,6 +11,7 @@ mod classes;
 mod compile;
 pub mod connections;
 mod decide;
+pub mod describe;
 pub mod engine;
 pub mod evaluate;
 pub mod frame;

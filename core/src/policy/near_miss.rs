@@ -129,7 +129,7 @@ impl View<'_> {
             }
             NamespaceScope::Matching(wanted) if !wanted.matches(namespace) => {
                 let missing = failing(wanted, namespace);
-                let has = describe(&missing, namespace);
+                let has = has(&missing, namespace);
                 let wants = list(&missing);
                 Some((
                     1 + missing.len() + failing_pod.len(),
@@ -138,7 +138,7 @@ impl View<'_> {
             }
             _ if failing_pod.is_empty() => None,
             _ => {
-                let has = describe(&failing_pod, &pod.labels);
+                let has = has(&failing_pod, &pod.labels);
                 Some((failing_pod.len(), format!("wants {}; {key} has {has}", list(&failing_pod))))
             }
         }
@@ -193,16 +193,16 @@ impl View<'_> {
     }
 }
 
-fn failing<'a>(selector: &'a Selector, labels: &Labels) -> Vec<&'a Requirement> {
+pub(super) fn failing<'a>(selector: &'a Selector, labels: &Labels) -> Vec<&'a Requirement> {
     selector.requirements().iter().filter(|requirement| !requirement.matches(labels)).collect()
 }
 
-fn list(requirements: &[&Requirement]) -> String {
+pub(super) fn list(requirements: &[&Requirement]) -> String {
     requirements.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What the labels have in place of what was wanted.
-fn describe(requirements: &[&Requirement], labels: &Labels) -> String {
+pub(super) fn has(requirements: &[&Requirement], labels: &Labels) -> String {
     requirements
         .iter()
         .map(|requirement| match labels.get(&requirement.key) {

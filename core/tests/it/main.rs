@@ -8,6 +8,7 @@ mod cnp_conformance;
 mod connections_agreement;
 mod connections_cases;
 mod connections_diff;
+mod describe;
 mod e2e;
 mod endpoint_ref;
 mod input_cases;

@@ -2,6 +2,7 @@
 
 pub(super) mod compile;
 pub(super) mod connections;
+pub(super) mod describe;
 pub(super) mod diff;
 pub(super) mod eval;
 pub(super) mod prove;

@@ -1,0 +1,43 @@
+//! `netlab policy describe`: one pod, in plain words.
+
+use netlab_core::envelope::Envelope;
+use netlab_core::policy::describe::{Description, describe};
+use netlab_core::policy::query::End;
+
+use crate::args::globals::Globals;
+use crate::args::policy::Describe;
+use crate::ends;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::describe::render;
+use crate::output::terminal::Terminal;
+
+/// Tells.
+pub(crate) fn run(args: &Describe, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let input = load::input(globals, terminal)?;
+    let (asked, found) = ends::resolve("describe", &args.subject, globals, &input.loaded.cluster)?;
+    let told: Vec<Description> = found
+        .iter()
+        .filter_map(|end| match end {
+            End::Pod(key) => describe(&input.loaded.cluster, &input.loaded.policies, key),
+            End::Node(_) | End::Address(_) => None,
+        })
+        .collect();
+    let Some(first) = told.first() else {
+        return Err(Failure::unreadable(format!("`{asked}` is no pod, and policies are about pods"))
+            .hint("`policy connections --to` lists what may be opened to an address or node"));
+    };
+    let alike = |other: &&Description| other.ingress == first.ingress && other.egress == first.egress;
+    let different = told.iter().filter(|other| !alike(other)).count();
+    if different > 0 {
+        terminal.note(&format!(
+            "note: {different} of {} pods of {asked} have another story; this is {}'s",
+            told.len(),
+            first.pod
+        ));
+    }
+    let incomplete = !input.not_examined.is_empty();
+    terminal.answer(&Envelope::new("Description", first, input.not_examined), |_| render(first))?;
+    Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+}

@@ -1,0 +1,57 @@
+//! `policy describe`: the story as people read it.
+
+use crate::run::netlab;
+
+#[test]
+fn the_story_says_what_each_policy_admits() {
+    let run = netlab(["policy", "describe", "-f", "examples/shop", "-n", "shop", "db"]);
+    assert_eq!(
+        run.stdout,
+        "\
+shop/db  isolated for ingress by 2 policies, not for egress
+
+  labels     app=db, tier=data
+  namespace  kubernetes.io/metadata.name=shop, team=shop
+
+ingress
+  1. NetworkPolicy shop/db
+     selects pods of shop with app=db
+     examples/shop/policies/db.yaml:3
+     spec.ingress[0] admits TCP 5432 from
+          pods of shop with app=api: shop/api
+  2. NetworkPolicy shop/default-deny
+     selects every pod of shop
+     examples/shop/policies/deny.yaml:1
+     no rules: it isolates and admits nothing
+  deny       isolated by NetworkPolicy, so what no rule above admits is denied
+
+egress
+  allow      no policy acts here, so everything passes
+
+  always     what its own node sends to it, kubelet's probes for instance
+             what it sends to itself
+             replies, and ICMP errors about connections that are allowed
+             ARP, IPv6 neighbour discovery and multicast listener reports
+"
+    );
+    assert_eq!(run.code, Some(0));
+}
+
+#[test]
+fn peers_are_ored_in_so_many_words() {
+    let text = netlab(["policy", "describe", "-f", "examples/shop", "shop/cache"]).stdout;
+    let or = "          every pod in a namespace with team=shop: shop/api, shop/db, shop/web\n       OR pods of shop with app=api: shop/api\n";
+    assert!(text.contains(or), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn only_pods_have_a_story() {
+    let run = netlab(["policy", "describe", "-f", "examples/shop", "192.0.2.7"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("is no pod"), "{}", run.stderr);
+    let json = netlab(["policy", "describe", "-f", "examples/shop", "shop/db", "-o", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["kind"], "Description");
+    assert_eq!(json["ingress"]["policies"][0]["rules"][0]["peers"][0]["reads"], "pods of shop with app=api");
+}
