@@ -62,12 +62,14 @@ pub(crate) enum Format {
     Md,
     /// A graph for Graphviz (`policy connections`)
     Dot,
+    /// A truth table (`policy connections`)
+    Matrix,
 }
 
 impl Format {
     /// True for the formats that only lists of connections and their differences have.
     pub(crate) const fn is_of_connections(self) -> bool {
-        matches!(self, Self::Csv | Self::Md | Self::Dot)
+        matches!(self, Self::Csv | Self::Md | Self::Dot | Self::Matrix)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use netlab_core::endpoint_ref::EndpointRef;
+use netlab_core::endpoint_ref::{EndpointRef, PortRef};
 
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
@@ -50,13 +50,15 @@ pub(crate) enum Policy {
     /// For each pair of workloads the ports that the policies of both sides allow: TCP, UDP and SCTP. Pods are
     /// grouped by their controller, and a pair lists what some pod of one may open to some pod of the other.
     /// Addresses outside the cluster are peers too. In the table `*` stands for every workload and `shop/*` for
-    /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair.
+    /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair, and `-o
+    /// matrix` is a truth table: `#` everything, `+` some ports, `.` nothing.
     /// `-n` and `-l` choose pairs by either end.
     #[command(after_help = "Examples:
   netlab policy connections -f examples/shop --external off
   netlab policy connections -f examples/shop --to shop/db -o wide
   netlab policy connections -f examples/shop -n monitoring -o csv
-  netlab policy connections -f examples/shop --external off -o dot
+  netlab policy connections -f examples/shop --external off -o matrix
+  netlab policy connections -f examples/shop --port 53/udp -o dot
   netlab policy connections -f examples/shop -o json")]
     Connections(Connections),
     /// Say what traffic one set of manifests allows and another does not, and which rule makes the difference
@@ -101,6 +103,9 @@ pub(crate) struct Connections {
     /// Only what is opened to this one, in the same form
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) to: Option<EndpointRef>,
+    /// Only this port: `5432` or `53/udp`
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<PortRef>,
     /// Whether addresses outside the cluster are listed
     #[arg(long, value_name = "WHEN", default_value = "on")]
     pub(crate) external: Switch,

@@ -61,13 +61,15 @@ pub(crate) fn give_up_after(limit: Duration, terminal: Terminal) {
 fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     let globals = &cli.globals;
     let formats = match &cli.command {
-        Command::Policy(Policy::Connections(_)) => [Format::Csv, Format::Md, Format::Dot].as_slice(),
+        Command::Policy(Policy::Connections(_)) => {
+            &[Format::Csv, Format::Md, Format::Dot, Format::Matrix][..]
+        }
         Command::Policy(Policy::Diff(_)) => &[Format::Csv, Format::Md],
         _ => &[],
     };
     if globals.output.is_of_connections() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
-            "`-o csv` and `md` are formats of `policy connections` and `policy diff`, `dot` of the first alone",
+            "`-o csv` and `md` are formats of `policy connections` and `policy diff`, `dot` and `matrix` of the first alone",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }

@@ -41,6 +41,11 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The name of a peer.
+    pub(super) fn peer(&self, position: usize) -> &str {
+        &self.short[position]
+    }
+
     /// Gives blocks whose rows are the same one name, if that is short, and returns those that need no rows then.
     fn join_twins(&mut self, connections: &Connections, rows: &[Row<'_>]) -> BTreeSet<usize> {
         let mut rows_of: BTreeMap<usize, BTreeSet<(bool, &Side, &Allowed)>> = BTreeMap::new();

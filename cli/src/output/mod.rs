@@ -9,6 +9,7 @@ pub(crate) mod diagnostic;
 pub(crate) mod diff;
 pub(crate) mod evaluation;
 pub(crate) mod layout;
+pub(crate) mod matrix;
 pub(crate) mod proof;
 pub(crate) mod style;
 pub(crate) mod table;

@@ -136,3 +136,56 @@ fn other_commands_have_no_csv() {
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
     assert!(run.stderr.contains("policy connections"), "{}", run.stderr);
 }
+
+#[test]
+fn the_truth_table_says_the_same() {
+    let matrix = shop(&["-o", "matrix"]).stdout;
+    assert_eq!(
+        matrix,
+        "\
+FROM \\ TO             1 2 3 4 5 6
+1 kube-system/coredns   . . . . .
+2 monitoring/scraper  +   + . . .
+3 shop/api            + .   + + +
+4 shop/cache          + . .   . .
+5 shop/db             + . . +   +
+6 shop/web            + . + + .
+# everything  + some ports  . nothing
+13 of 30 pairs; every workload is isolated for ingress, none for egress
+"
+    );
+    // Of what was not asked nothing is said.
+    let focused = shop(&["-o", "matrix", "-n", "monitoring"]).stdout;
+    assert!(focused.contains("\n3 shop/api              .\n"), "{focused}");
+}
+
+#[test]
+fn a_truth_table_too_wide_for_a_terminal_stands_for_namespaces() {
+    let mut text = String::new();
+    for index in 0..40 {
+        let namespace = ["blue", "red"][index % 2];
+        text += &format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a{index}, namespace: {namespace}}}}}\n---\n"
+        );
+    }
+    text += "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: only-red, namespace: red}, \
+             spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}}\n";
+    let run =
+        netlab_reading(&text, &["policy", "connections", "-f", "-", "-o", "matrix", "--external", "off"]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert_eq!(
+        lines[..3],
+        ["FROM \\ TO 1 2", "1 blue/*  # .", "2 red/*   # #"],
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
+}
+
+#[test]
+fn a_port_leaves_the_others_out() {
+    let run = shop(&["--port", "53/udp"]);
+    assert!(run.stdout.contains("\n*     kube-system/coredns  UDP 53\n"), "{}", run.stdout);
+    assert_eq!(shop(&["--port", "5432", "-o", "csv"]).stdout.lines().count(), 2);
+    assert_eq!(shop(&["--port", "http"]).code, Some(2));
+}

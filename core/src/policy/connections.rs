@@ -91,6 +91,8 @@ pub struct Focus {
     pub to: Option<Vec<End>>,
     /// Only pairs with an end that has one of these pods.
     pub about: Option<BTreeSet<ObjectKey>>,
+    /// Only what is allowed of these ports.
+    pub ports: Option<Allowed>,
 }
 
 /// All connections.
@@ -105,9 +107,17 @@ pub struct Connections {
     /// How many workloads have all of their pods isolated by `NetworkPolicy`, for ingress and for egress.
     pub isolated: [usize; 2],
     sets: Vec<Allowed>,
+    chosen: Chosen,
 }
 
 impl Connections {
+    /// True when the pair was looked at: it is then listed, or nothing is allowed.
+    pub fn covers(&self, from: usize, to: usize) -> bool {
+        let is_block =
+            |position: usize| self.peers.get(position).is_none_or(|peer| peer.kind == PeerKind::IpBlock);
+        from != to && !(is_block(from) && is_block(to)) && self.chosen.has(from, to)
+    }
+
     /// What a connection allows.
     pub fn allowed(&self, connection: &Connection) -> &Allowed {
         &self.sets[connection.allowed as usize]
@@ -161,7 +171,9 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
 
     let count = workloads.list.len();
     let (mut list, mut workload_pairs) = (Vec::new(), 0);
-    let mut add = |from: usize, to: usize, allowed: u32| {
+    let ports = focus.ports.clone().map_or(Sets::EVERYTHING, |ports| matrix.sets.intern(ports));
+    let mut add = |matrix: &mut Matrix<'_>, from: usize, to: usize, allowed: u32| {
+        let allowed = matrix.sets.and(allowed, ports);
         if allowed != Sets::NOTHING {
             list.push(Connection { from, to, allowed });
         }
@@ -170,17 +182,18 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
         for (to, destination) in workloads.list.iter().enumerate() {
             if from != to && chosen.has(from, to) {
                 workload_pairs += 1;
-                add(from, to, matrix.workloads(&workloads, source, destination));
+                let allowed = matrix.workloads(&workloads, source, destination);
+                add(&mut matrix, from, to, allowed);
             }
         }
         for (index, block) in blocks.iter().enumerate().filter(|(index, _)| chosen.has(from, count + index)) {
-            add(from, count + index, block.sides[from].1);
+            add(&mut matrix, from, count + index, block.sides[from].1);
         }
     }
     for (index, block) in blocks.iter().enumerate() {
         for (to, (ingress, _)) in block.sides.iter().enumerate() {
             if chosen.has(count + index, to) {
-                add(count + index, to, *ingress);
+                add(&mut matrix, count + index, to, *ingress);
             }
         }
     }
@@ -192,7 +205,7 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
         };
         workloads.list.iter().filter(|workload| workload.profiles.iter().all(is_isolated)).count()
     });
-    Connections { peers, list, workload_pairs, isolated, sets: matrix.sets.list }
+    Connections { peers, list, workload_pairs, isolated, sets: matrix.sets.list, chosen }
 }
 
 /// Ingress and egress sets, by workload.
@@ -237,6 +250,7 @@ fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -
 }
 
 /// The positions that a focus leaves.
+#[derive(Debug)]
 struct Chosen {
     from: Option<BTreeSet<usize>>,
     to: Option<BTreeSet<usize>>,

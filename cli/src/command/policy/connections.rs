@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use netlab_core::endpoint_ref::EndpointRef;
+use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef};
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::port::{PortRange, Protocol};
 use netlab_core::policy::Scope;
 use netlab_core::policy::connections::{
-    Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
+    Allowed, Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
 };
 use netlab_core::policy::query::End;
 use serde::Serialize;
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
 use crate::output::connections::{csv, dot, markdown, summary, table, wide};
+use crate::output::matrix::matrix;
 use crate::output::terminal::Terminal;
 use crate::question::compile;
 
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
         to: ends("--to", args.to.as_ref(), globals, &input.loaded.cluster)?,
         about: about(globals, &input.loaded.cluster),
+        ports: args.port.as_ref().map(ports).transpose()?,
     };
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
@@ -50,13 +53,14 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
-        Format::Table | Format::Wide => {
+        Format::Table | Format::Wide | Format::Matrix => {
             for note in &notes {
                 terminal.note(&format!("note: {note}"));
             }
             match (terminal.quiet, terminal.format) {
                 (true, _) => terminal.text(&summary(&answer)),
                 (false, Format::Wide) => terminal.text(&wide(&answer)),
+                (false, Format::Matrix) => terminal.text(&matrix(&answer)),
                 (false, _) => terminal.text(&table(&answer)),
             }
         }
@@ -79,6 +83,19 @@ fn ends(
 ) -> Result<Option<Vec<End>>, Failure> {
     let resolved = reference.map(|reference| ends::resolve(flag, reference, globals, cluster)).transpose()?;
     Ok(resolved.map(|(_, ends)| ends))
+}
+
+/// The ports that a number stands for: of one protocol, or of every one where none is said.
+fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
+    let PortName::Number(port) = wanted.port else {
+        return Err(Failure::unreadable("`--port` of a list is a number: a name differs from pod to pod")
+            .hint("as in `--port 5432` or `--port 53/udp`"));
+    };
+    let protocols = match wanted.protocol {
+        Some(protocol) => vec![protocol],
+        None => Protocol::ALL.to_vec(),
+    };
+    Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
 }
 
 /// The pods that the listing is limited to, if it is.

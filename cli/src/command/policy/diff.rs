@@ -49,8 +49,8 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         FailOn::Any => !answer.list.is_empty(),
     };
     match terminal.format {
-        Format::Table | Format::Dot if terminal.quiet => terminal.text(&summary(&answer)),
-        Format::Table | Format::Dot => terminal.text(&table(&answer)),
+        _ if terminal.quiet && terminal.is_human() => terminal.text(&summary(&answer)),
+        Format::Table | Format::Dot | Format::Matrix => terminal.text(&table(&answer)),
         Format::Wide => terminal.text(&wide(&answer)),
         Format::Csv => terminal.whole(&csv(&answer)),
         Format::Md => terminal.whole(&markdown(&answer)),
