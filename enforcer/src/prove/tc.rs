@@ -56,6 +56,12 @@ struct Enforced {
     witnesses: BTreeMap<Direction, WitnessInstance>,
 }
 
+/// An event and where it was seen: interfaces of two nodes may have the same number.
+struct Seen {
+    node: String,
+    event: Event,
+}
+
 impl Drop for TcPlace {
     /// Taking a program off its hook waits for the kernel, so the nodes are done side by side.
     fn drop(&mut self) {
@@ -212,12 +218,12 @@ impl TcPlace {
         let mut flow = Flow::open(&self.lab, &wire::packet(cluster, pair))?;
         flow.send()?;
         let end = Instant::now() + ARRIVAL;
-        let mut seen: Vec<Event> = Vec::new();
+        let mut seen: Vec<Seen> = Vec::new();
         let sent = loop {
             let left = end.saturating_duration_since(Instant::now());
             let sent = flow.wait(&Wait::for_at_most(left).or_until_readable(any_event.0.as_fd()))?;
             self.collect(pair, &mut seen);
-            if seen.iter().any(|event| event.verdict == PolicyValue::DENY) {
+            if seen.iter().any(|seen| seen.event.verdict == PolicyValue::DENY) {
                 break flow.wait(&Wait::for_at_most(AFTER_DROP))?;
             }
             if sent.is_final() || !sent.woken || left.is_zero() {
@@ -227,23 +233,24 @@ impl TcPlace {
         self.collect(pair, &mut seen);
         for (slot, site) in observation.hops.iter_mut().zip(sites) {
             let Some(site) = site else { continue };
-            *slot = seen.iter().find(|event| is_of(event, site)).map(decided);
+            *slot = seen.iter().find(|seen| is_of(seen, site)).map(|seen| decided(&seen.event));
         }
         observation.drop_reason = self.drop_reason(&seen, &mut observation.not_examined);
         Ok(sent)
     }
 
     /// Keeps the events of the pair's own packet.
-    fn collect(&mut self, pair: &Pair, seen: &mut Vec<Event>) {
-        for enforced in self.nodes.values_mut() {
+    fn collect(&mut self, pair: &Pair, seen: &mut Vec<Seen>) {
+        for (node, enforced) in &mut self.nodes {
             let events = enforced.backend.datapath_mut().events().drain();
-            seen.extend(events.into_iter().filter(|event| carries(event, pair)));
+            let carrying = events.into_iter().filter(|event| carries(event, pair));
+            seen.extend(carrying.map(|event| Seen { node: node.clone(), event }));
         }
     }
 
     /// The kernel's own reason for the drop, joined by the packet's address. Supporting evidence only.
-    fn drop_reason(&mut self, seen: &[Event], not_examined: &mut Vec<String>) -> Option<String> {
-        let denied = seen.iter().find(|event| event.verdict == PolicyValue::DENY)?;
+    fn drop_reason(&mut self, seen: &[Seen], not_examined: &mut Vec<String>) -> Option<String> {
+        let denied = seen.iter().map(|seen| &seen.event).find(|event| event.verdict == PolicyValue::DENY)?;
         let reasons = match &mut self.reasons {
             Ok(reasons) => reasons,
             Err(unavailable) => {
@@ -384,8 +391,8 @@ fn carries(event: &Event, pair: &Pair) -> bool {
             || event.source_port == 0)
 }
 
-fn is_of(event: &Event, site: &HookSite) -> bool {
-    event.ifindex == site.ifindex && event.direction == site.direction as u8
+fn is_of(Seen { node, event }: &Seen, site: &HookSite) -> bool {
+    *node == site.node && event.ifindex == site.ifindex && event.direction == site.direction as u8
 }
 
 fn decided(event: &Event) -> HopVerdict {

@@ -13,7 +13,8 @@ use netlab_enforcer::prove::{Datapath, prove, prove_with};
 
 use crate::bpf_require::datapath;
 
-/// Two nodes; `web` and `db` on the first, `api` on the second; `host` uses its node's network.
+/// Two nodes; `web`, `db` and the finished `job` on the first, `api` and `cache` on the second; `host` uses its
+/// node's network.
 const WORLD: &str = r"
 apiVersion: v1
 kind: Node
@@ -48,6 +49,32 @@ kind: Pod
 metadata: {name: host, namespace: shop, labels: {app: api}}
 spec: {nodeName: two, hostNetwork: true, containers: [{name: c}]}
 status: {podIPs: [{ip: 192.0.2.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cache, namespace: shop, labels: {app: cache}}
+spec: {nodeName: two, containers: [{name: c}]}
+status: {podIPs: [{ip: 10.1.1.3}, {ip: 'fd00:1:1::3'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: job, namespace: shop, labels: {app: web}}
+spec: {nodeName: one, containers: [{name: c}]}
+status: {phase: Succeeded, podIPs: [{ip: 10.1.0.4}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: shop, labels: {app: web}}
+spec: {containers: [{name: c}]}
+status: {phase: Pending}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: cache, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: cache}}
+  ingress:
+  - from: [{podSelector: {matchLabels: {app: web}}}]
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -114,6 +141,10 @@ fn questions() -> Vec<(&'static str, &'static str, Service, Verdict)> {
         ("api", "db", Service::Icmp, Deny),
         ("api", "db", Service::Other(47), Deny),
         ("web", "api", tcp(80), Allow),
+        // `web` is open, so the answer is judged unread; both pods' interfaces have one number, on two nodes.
+        ("web", "cache", tcp(6379), Allow),
+        ("web", "cache", udp(6379), Allow),
+        ("api", "cache", tcp(6379), Deny),
         ("web", "api", Service::Icmp, Allow),
         ("db", "web", tcp(80), Deny),
         ("db", "2001:db8::7", tcp(443), Allow),
