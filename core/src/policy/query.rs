@@ -114,7 +114,13 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                 }
             }
             if pairs.len() == before && !ports.is_empty() {
-                not_asked.push(format!("{from} and {to} have no address family in common"));
+                let homeless = [(from, &sources), (to, &destinations)]
+                    .into_iter()
+                    .find(|(_, addresses)| addresses.is_empty());
+                not_asked.push(match homeless {
+                    Some((end, _)) => format!("{end} has no IP address in the input"),
+                    None => format!("{from} and {to} have no address family in common"),
+                });
             }
         }
     }

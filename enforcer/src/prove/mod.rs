@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::Cluster;
-use netlab_core::policy::query::{Pair, Query, pairs, policed_pod};
+use netlab_core::policy::query::{End, Pair, Query, pairs, policed_pod};
 use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
 use netlab_lab::Lab;
@@ -114,7 +114,15 @@ pub fn prove_with(
     interfere: Interference<'_>,
 ) -> Result<Proven, ProveError> {
     let cluster = &loaded.cluster;
-    let (pairs, not_asked) = pairs(cluster, query);
+    let (mut pairs, mut not_asked) = pairs(cluster, query);
+    // The rest of the cluster may have given a finished pod's address to another pod by now.
+    pairs.retain(|pair| match [&pair.from, &pair.to].into_iter().find(|end| has_finished(cluster, end)) {
+        Some(end) => {
+            not_asked.push(format!("{end} has finished: nothing is sent or received there"));
+            false
+        }
+        None => true,
+    });
     if pairs.is_empty() {
         let why = not_asked.into_iter().next().unwrap_or_else(|| "an end has no address".to_owned());
         return Err(ProveError::NothingToSend { why });
@@ -139,6 +147,10 @@ pub fn prove_with(
         proofs.push(proof);
     }
     Ok(Proven { proofs, rulesets, place })
+}
+
+fn has_finished(cluster: &Cluster, end: &End) -> bool {
+    matches!(end, End::Pod(key) if cluster.pods.get(key).is_some_and(|pod| pod.terminal))
 }
 
 /// The rulesets of the pods on the pairs' ways.

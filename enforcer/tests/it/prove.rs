@@ -200,6 +200,19 @@ fn a_proof_without_a_kernel_is_inconclusive_and_says_what_it_predicts() {
     }
 }
 
+#[test]
+fn what_cannot_be_sent_is_said() {
+    for (from, to, why) in [
+        ("web", "job", "shop/job has finished: nothing is sent or received there"),
+        ("job", "db", "shop/job has finished: nothing is sent or received there"),
+        ("198.51.100.7", "2001:db8::1", "198.51.100.7 and 2001:db8::1 have no address family in common"),
+        ("new", "db", "shop/new has no IP address in the input"),
+    ] {
+        let error = prove(&world(), &query(from, to, tcp(80)), Datapath::None).expect_err("nothing to send");
+        assert_eq!(error.to_string(), format!("nothing to prove: {why}"));
+    }
+}
+
 /// Writes the row of a proof's deciding entry anew.
 fn rewrite(maps: &PolicyMaps, change: impl Fn(PolicyKey, PolicyValue) -> Option<(PolicyKey, PolicyValue)>) {
     for (key, value) in maps.policy.entries().expect("readable") {
