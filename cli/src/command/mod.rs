@@ -24,12 +24,22 @@ use crate::output::terminal::Terminal;
 
 /// Runs the command that was typed.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed stream is the only way this fails, and then nobody reads it.
             let _ = error.print();
-            return if error.use_stderr() { Exit::CannotRead } else { Exit::Yes };
+            if !error.use_stderr() {
+                return Exit::Yes;
+            }
+            if let Some(format) = asked_for_data(&arguments) {
+                let text = error.render().to_string();
+                let what = text.lines().next().unwrap_or_default();
+                let failure = Failure::unreadable(what.strip_prefix("error: ").unwrap_or(what));
+                Terminal::of_data(format).fail_as_data(&failure.hint("`--help` tells what can be typed"));
+            }
+            return Exit::CannotRead;
         }
     };
     let terminal = Terminal::new(&cli.globals);
@@ -40,6 +50,23 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         give_up_after(limit, terminal.clone());
     }
     dispatch(&cli, &terminal).unwrap_or_else(|failure| terminal.fail(&failure))
+}
+
+/// The format for machines that was asked for, by a command line that could not be understood as a whole.
+fn asked_for_data(arguments: &[OsString]) -> Option<Format> {
+    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    let typed = words.iter().enumerate().find_map(|(index, word)| match word.as_ref() {
+        "-o" | "--output" => words.get(index + 1).map(ToString::to_string),
+        word => {
+            let value = word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o"))?;
+            Some(value.trim_start_matches('=').to_owned())
+        }
+    });
+    match typed.or_else(|| std::env::var("NETLAB_OUTPUT").ok())?.as_str() {
+        "json" => Some(Format::Json),
+        "yaml" => Some(Format::Yaml),
+        _ => None,
+    }
 }
 
 /// Ends the process when the time is over. Labs and proofs are held by file descriptors, so they end with it.

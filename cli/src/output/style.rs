@@ -26,6 +26,32 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// `text` in which only our own styles are control sequences: a manifest's names and a file's path may hold others,
+/// which would move the cursor, set the title or turn the reading direction. Those are shown as `\u{1b}`.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = style_length(rest).unwrap_or(first.len_utf8());
+        let (taken, left) = rest.split_at(length);
+        let turns = matches!(first, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if length == first.len_utf8() && (turns || first.is_control() && !matches!(first, '\n' | '\t')) {
+            shown.extend(first.escape_unicode());
+        } else {
+            shown.push_str(taken);
+        }
+        rest = left;
+    }
+    shown
+}
+
+/// The length of the style that a text begins with: bold, dim, a plain colour or the end of all.
+fn style_length(text: &str) -> Option<usize> {
+    const STYLES: [&str; 8] = ["0", "1", "2", "31", "32", "33", "35", "36"];
+    let (number, _) = text.strip_prefix("\u{1b}[")?.split_once('m')?;
+    STYLES.contains(&number).then(|| number.len() + 3)
+}
+
 /// The state of one line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -74,6 +100,23 @@ impl Charset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_our_own_styles_reach_the_terminal() {
+        for style in [GOOD, DENIED, BAD, WARNING, POINTER, STRONG, QUIET] {
+            let ours = paint(style, "deny\tx\n");
+            assert_eq!(harmless(&ours), ours);
+        }
+        for (text, shown) in [
+            ("a\u{1b}]0;title\u{7}b", "a\\u{1b}]0;title\\u{7}b"),
+            ("\u{1b}[8mhidden", "\\u{1b}[8mhidden"),
+            ("\u{1b}[2Kx\r", "\\u{1b}[2Kx\\u{d}"),
+            ("\u{9b}2K \u{202e}ylla", "\\u{9b}2K \\u{202e}ylla"),
+            ("\u{1b}", "\\u{1b}"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+    }
 
     #[test]
     fn marks_of_one_charset_are_equally_wide() {

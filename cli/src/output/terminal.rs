@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::diagnostic::{self, Texts};
 use super::layout::{WIDTH, wrap};
-use super::style::{BAD, Charset, POINTER, paint};
+use super::style::{BAD, Charset, POINTER, harmless, paint};
 use super::yaml;
 use crate::args::globals::{Color, Format, Globals};
 use crate::exit::Exit;
@@ -47,6 +47,11 @@ impl Terminal {
         }
     }
 
+    /// For the data of a command line that could not be read.
+    pub(crate) fn of_data(format: Format) -> Self {
+        Self { format, quiet: false, verbose: 0, charset: Charset::Ascii, color: ColorChoice::Never }
+    }
+
     /// True when answers are for people.
     pub(crate) fn is_human(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
@@ -55,7 +60,7 @@ impl Terminal {
     /// Writes text for people to standard output; with `-q` only its first line.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         let text = if self.quiet { text.split_inclusive('\n').next().unwrap_or_default() } else { text };
-        self.write(text)
+        self.write(&harmless(text))
     }
 
     /// Writes text that `-q` must not cut: for machines.
@@ -133,17 +138,22 @@ impl Terminal {
             self.complain(diagnostic::render_all(&loaded.diagnostics, &loaded.texts).trim_end());
         }
         self.complain(&render(failure));
+        self.fail_as_data(failure);
+        failure.exit
+    }
+
+    /// Tells why there is no answer as JSON, with `-o json`.
+    pub(crate) fn fail_as_data(&self, failure: &Failure) {
         if matches!(self.format, Format::Json | Format::Yaml) {
             // The human text went to standard error already; a second failure to write changes nothing.
             let _ = self.data(&Envelope::new("Failure", Body::from(failure), vec![failure.what.clone()]));
         }
-        failure.exit
     }
 
     fn complain(&self, text: &str) {
         if !text.is_empty() {
             // Standard error is the last place to complain: if it is closed nobody listens.
-            let _ = writeln!(AutoStream::new(io::stderr().lock(), self.color), "{text}");
+            let _ = writeln!(AutoStream::new(io::stderr().lock(), self.color), "{}", harmless(text));
         }
     }
 }
