@@ -1,7 +1,7 @@
 //! A proof for people: the answer, what was predicted and seen, each hop, and how to doubt it.
 //!
 //! Invariant: the first line begins with `PROVED`, `CONTRADICTED` or `SIMULATED` (`UNDECIDED` when a kernel was
-//! asked and could not be seen), so that it greps. What is printed is what the proof holds; nothing is concluded
+//! asked and could not be seen, or met no hook), so that it greps. What is printed is what the proof holds; nothing is concluded
 //! here.
 
 use netlab_core::policy::change::Verdict;
@@ -65,10 +65,15 @@ fn headline(proof: &Proof, subject: &str, mixed: bool) -> String {
             format!("{}  {}", paint(BAD, "CONTRADICTED"), paint(STRONG, &line))
         }
         (ProofOutcome::Inconclusive, Mode::Simulated) => {
+            let verdict = if mixed { "mixed".to_owned() } else { verdict.to_string() };
             format!("{} {verdict}  {subject}: nothing was sent", paint(WARNING, "SIMULATED"))
         }
         (ProofOutcome::Inconclusive, Mode::Kernel) => {
-            format!("{}  {subject}: the kernel was asked and did not answer", paint(WARNING, "UNDECIDED"))
+            let why = match proof.observed {
+                Some(_) => "the packet passes no hook, so no table was asked",
+                None => "the kernel was asked and did not answer",
+            };
+            format!("{}  {subject}: {why}", paint(WARNING, "UNDECIDED"))
         }
     }
 }
@@ -221,7 +226,7 @@ fn entry(rows: &mut Rows, proof: &Proof) {
 }
 
 /// The proofs of the same question's other packets, a line each.
-pub(crate) fn others(proofs: &[&Proof]) -> String {
+pub(crate) fn others(shown: &Proof, proofs: &[&Proof]) -> String {
     let mut rows = Rows::new(9, 5);
     for proof in proofs {
         let verdict = proof.observed.unwrap_or(proof.predicted);
@@ -232,7 +237,14 @@ pub(crate) fn others(proofs: &[&Proof]) -> String {
             (ProofOutcome::Inconclusive, Mode::Kernel) => "undecided",
         };
         let entry = proof.entry.as_ref().map_or_else(String::new, |entry| format!(", entry {}", entry.id));
-        let text = format!("{} -> {}: {outcome}{entry}", proof.query.source, proof.query.destination);
+        let query = &proof.query;
+        let packet = format!("{} -> {}", query.source, query.destination);
+        // The addresses are enough for one pair's other family; they do not say which pod of a workload it is.
+        let text = if (&query.from, &query.to) == (&shown.query.from, &shown.query.to) {
+            format!("{packet}: {outcome}{entry}")
+        } else {
+            format!("{} -> {} ({packet}): {outcome}{entry}", query.from, query.to)
+        };
         rows.row("also", (color(verdict), &verdict.to_string()), &text);
     }
     rows.finish()

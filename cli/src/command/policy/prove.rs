@@ -61,7 +61,8 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     let envelope = Envelope::new("Proof", Answer { shown, others: rest.clone() }, not_examined);
     let subject = question.asked.to_string();
     let mixed = rest.iter().any(|proof| verdict(proof) != verdict(shown));
-    terminal.answer(&envelope, |_| render(shown, &subject, mixed, &input.loaded.texts) + &others(&rest))?;
+    terminal
+        .answer(&envelope, |_| render(shown, &subject, mixed, &input.loaded.texts) + &others(shown, &rest))?;
     if shown.outcome == ProofOutcome::Contradicted {
         dump(&envelope, &input.loaded, terminal)?;
     }
@@ -146,9 +147,10 @@ fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
 fn most_important(proofs: &[Proof]) -> Option<(&Proof, Vec<&Proof>)> {
     let rank = |proof: &Proof| match (proof.outcome, verdict(proof)) {
         (ProofOutcome::Contradicted, _) => 0,
-        (ProofOutcome::Inconclusive, _) => 1,
-        (ProofOutcome::Proved, Verdict::Deny) => 2,
-        (ProofOutcome::Proved, Verdict::Allow) => 3,
+        (ProofOutcome::Inconclusive, Verdict::Deny) => 1,
+        (ProofOutcome::Inconclusive, Verdict::Allow) => 2,
+        (ProofOutcome::Proved, Verdict::Deny) => 3,
+        (ProofOutcome::Proved, Verdict::Allow) => 4,
     };
     let shown = proofs.iter().min_by_key(|proof| rank(proof))?;
     Some((shown, proofs.iter().filter(|proof| !std::ptr::eq(*proof, shown)).collect()))
