@@ -161,7 +161,12 @@ impl Sources {
             if path.is_dir() {
                 self.directory(&path, depth + 1);
             } else if ["yaml", "yml", "json"].contains(&extension) {
-                self.file(&path);
+                // Whoever names a pipe means it; one that lies in a directory may never end.
+                if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+                    self.unreadable.push((path, io::Error::other("it is no regular file")));
+                } else {
+                    self.file(&path);
+                }
             }
         }
     }

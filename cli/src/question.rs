@@ -142,17 +142,14 @@ fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, 
             Service::Port { protocol: spoken.unwrap_or_default().number(), port: *port }
         }
         PortName::Name(name) => {
-            let protocol = match spoken {
-                Some(protocol) => protocol,
-                None => named(cluster, to, name)?,
-            };
+            let protocol = named(cluster, to, name, spoken)?;
             Service::Name { protocol: protocol.number(), name: name.clone() }
         }
     })
 }
 
-/// The protocol under which a destination has a port of this name.
-fn named(cluster: &Cluster, to: &[End], name: &str) -> Result<Protocol, Failure> {
+/// The protocol under which a destination has a port of this name: the one that was said, if any.
+fn named(cluster: &Cluster, to: &[End], name: &str, spoken: Option<Protocol>) -> Result<Protocol, Failure> {
     let pods: Vec<_> = to
         .iter()
         .filter_map(|end| match end {
@@ -161,10 +158,15 @@ fn named(cluster: &Cluster, to: &[End], name: &str) -> Result<Protocol, Failure>
         })
         .collect();
     let ports = || pods.iter().flat_map(|pod| &pod.ports);
-    let found = Protocol::ALL.into_iter().find(|protocol| {
+    let has = |protocol: &Protocol| {
         ports().any(|port| port.protocol == *protocol && port.name.as_deref() == Some(name))
-    });
-    found.ok_or_else(|| {
+    };
+    let by_name = Protocol::ALL.into_iter().find(has);
+    if let (Some(spoken), Some(other)) = (spoken.filter(|spoken| !has(spoken)), by_name) {
+        let what = format!("the destination has no {} port named `{name}`", spoken.as_str());
+        return Err(Failure::unreadable(what).hint(format!("did you mean `{name}/{}`?", other.lower())));
+    }
+    spoken.filter(has).or(by_name).ok_or_else(|| {
         let known: BTreeSet<&str> = ports().filter_map(|port| port.name.as_deref()).collect();
         let failure = Failure::unreadable(format!("the destination has no port named `{name}`"));
         match ends::nearest(name, known.iter().copied()) {

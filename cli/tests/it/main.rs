@@ -4,6 +4,7 @@ mod answers;
 mod connections;
 mod describe;
 mod diff;
+mod garbage;
 mod help;
 mod input;
 mod lab;
