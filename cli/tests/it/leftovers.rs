@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use netlab_node::{Netlink, Netns};
@@ -80,6 +80,8 @@ struct Machine {
     own: BTreeSet<String>,
     mark: String,
     pins: BTreeSet<String>,
+    /// Where its labs are registered.
+    run_dir: tempfile::TempDir,
 }
 
 impl Machine {
@@ -94,7 +96,8 @@ impl Machine {
         let here = std::fs::read_link("/proc/self/ns/net").expect("our own").to_string_lossy().into_owned();
         let own = BTreeSet::from([here, netns.identity().to_string()]);
         let mark = format!("{test}-{}", std::process::id());
-        Some(Self { netns, own, mark, pins: pins() })
+        let run_dir = tempfile::tempdir().expect("a directory");
+        Some(Self { netns, own, mark, pins: pins(), run_dir })
     }
 
     fn start(&self, arguments: &[&str]) -> Child {
@@ -104,6 +107,7 @@ impl Machine {
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_netlab")])
             .args(arguments)
             .env("NETLAB_TEST_MARK", &self.mark)
+            .env("NETLAB_RUN_DIR", self.run_dir.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         self.netns.run(|| netlab.spawn().expect("netlab starts")).expect("the namespace can be entered")
@@ -123,6 +127,21 @@ impl Machine {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
     }
 
+    /// Waits until a command ends by itself, which it has to.
+    fn ends(&self, child: &mut Child, when: &str) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().expect("it can be waited for") {
+                return status;
+            }
+            if Instant::now() > end {
+                child.kill().expect("it is ours to kill");
+                panic!("{when}: {} goes on", self.mark);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits until nothing is left, and says what is after a while.
     fn is_clean(&self, held: &Held, when: &str) {
         let end = Instant::now() + PATIENCE;
@@ -136,12 +155,21 @@ impl Machine {
         }
     }
 
+    /// Programs on the machine's own links, as far as bpftool is there to tell.
+    fn programs(&self) -> Vec<String> {
+        let list = || Command::new("bpftool").args(["net", "show"]).output();
+        let Ok(list) = self.netns.run(list).expect("a namespace") else { return Vec::new() };
+        let list = String::from_utf8_lossy(&list.stdout);
+        list.lines().filter(|line| line.starts_with("lo(")).map(|line| format!("program {line}")).collect()
+    }
+
     fn left(&self, held: &Held) -> Vec<String> {
         let mut left = held.left();
         left.extend(self.processes().iter().map(|pid| format!("process {pid}")));
         left.extend(pins().difference(&self.pins).map(|pin| format!("pin {pin}")));
         let links = Netlink::open_in(&self.netns).and_then(|mut netlink| netlink.links()).expect("readable");
         left.extend(links.iter().filter(|link| link.name != "lo").map(|link| format!("link {}", link.name)));
+        left.extend(self.programs());
         let rules =
             self.netns.run(|| Command::new("nft").args(["list", "ruleset"]).output()).expect("a namespace");
         if let Ok(rules) = rules {
@@ -152,9 +180,10 @@ impl Machine {
     }
 }
 
+/// What outlives a process by its name: pins, and network namespaces that `ip netns` lists.
 fn pins() -> BTreeSet<String> {
-    let entries = std::fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    let entries = ["/sys/fs/bpf", "/run/netns"].map(|path| std::fs::read_dir(path).into_iter().flatten());
+    entries.into_iter().flatten().flatten().map(|entry| entry.path().to_string_lossy().into_owned()).collect()
 }
 
 const PROVE: [&str; 9] =
@@ -199,17 +228,7 @@ fn a_held_proof_goes_with_its_process() {
             std::thread::sleep(Duration::from_millis(20));
         };
         kill(pid, signal).expect("it is ours to kill");
-        let end = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("it can be waited for") {
-                break status;
-            }
-            if Instant::now() > end {
-                child.kill().expect("it is ours to kill");
-                panic!("{signal} does not end it");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let status = machine.ends(&mut child, &format!("{signal}"));
         assert!(status.signal().is_some() || status.code() == Some(130), "{signal}: {status}");
         machine.is_clean(&held, &format!("held, then {signal}"));
     }
@@ -235,6 +254,23 @@ fn a_lab_that_is_killed_leaves_nothing() {
         machine.run(&down);
         machine.is_clean(&held, &format!("`lab up` killed after {tenth} tenths of {whole:?}"));
     }
+    let mut met = 0;
+    for tenth in 0..10 {
+        let when = format!("the supervisor killed after {tenth} tenths of {whole:?}");
+        let mut child = machine.start(&up);
+        std::thread::sleep(whole * tenth / 10);
+        let processes = machine.processes();
+        let held = Held::by(&processes, &machine.own);
+        for pid in processes.into_iter().filter(|pid| *pid != child.id()) {
+            met += 1;
+            // It may have ended by itself since it was listed.
+            let _ = kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL);
+        }
+        machine.ends(&mut child, &when);
+        machine.run(&down);
+        machine.is_clean(&held, &when);
+    }
+    assert!(met > 0, "no kill met a supervisor: the test shows nothing");
     assert_eq!(machine.run(&up), 0);
     let supervisors = machine.processes();
     assert!(!supervisors.is_empty(), "a lab lives in a process of its own");
@@ -247,4 +283,6 @@ fn a_lab_that_is_killed_leaves_nothing() {
     assert_eq!(machine.run(&up), 0, "the stale state of a killed lab is in nobody's way");
     assert_eq!(machine.run(&down), 0);
     machine.is_clean(&Held::default(), "at the end");
+    let files: Vec<_> = std::fs::read_dir(machine.run_dir.path()).expect("readable").flatten().collect();
+    assert!(files.is_empty(), "the lab is still registered: {files:?}");
 }
