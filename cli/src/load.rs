@@ -9,9 +9,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
-use netlab_core::input::{Budget, Document, Loaded, load};
+use netlab_core::input::what_if::{NotThere, WhatIf};
+use netlab_core::input::{Budget, Document, Loaded, load_what_if};
 
 use crate::args::globals::Globals;
+use crate::args::what_if::WhatIfArgs;
 use crate::failure::Failure;
 use crate::output::terminal::Terminal;
 
@@ -38,24 +40,35 @@ pub(crate) struct Input {
 
 /// Reads everything that `-f` names.
 pub(crate) fn input(globals: &Globals, terminal: &Terminal) -> Result<Input, Failure> {
-    if globals.filename.is_empty() {
+    read(&globals.filename, &globals.what_if, globals, terminal)
+}
+
+/// Reads everything at these paths, as it would be if what is supposed were so.
+///
+/// Findings are shown on standard error. An object or file that cannot be used is an error unless
+/// `--skip-invalid` was given.
+pub(crate) fn read(
+    paths: &[PathBuf],
+    what_if: &WhatIfArgs,
+    globals: &Globals,
+    terminal: &Terminal,
+) -> Result<Input, Failure> {
+    if paths.is_empty() {
         return Err(Failure::unreadable(
             "no `-f`, and this version has no support for a live cluster",
         )
         .hint("name manifests with `-f FILE`, `-f DIRECTORY` or `-f -`, which reads for instance what `kubectl get networkpolicy,pod,namespace,node,service,endpointslice -A -o yaml` prints"));
     }
-    read(&globals.filename, globals, terminal)
-}
-
-/// Reads everything at these paths.
-///
-/// Findings are shown on standard error. An object or file that cannot be used is an error unless
-/// `--skip-invalid` was given.
-pub(crate) fn read(paths: &[PathBuf], globals: &Globals, terminal: &Terminal) -> Result<Input, Failure> {
     let mut sources = Sources::default();
     for path in paths {
         sources.read(path)?;
     }
+    let read = sources.documents.len();
+    sources.visited.clear();
+    for path in &what_if.with {
+        sources.read(path)?;
+    }
+    let with = sources.documents.split_off(read);
     let mut not_examined = Vec::new();
     if let Some((path, error)) = sources.unreadable.first() {
         for (path, error) in &sources.unreadable {
@@ -71,8 +84,13 @@ pub(crate) fn read(paths: &[PathBuf], globals: &Globals, terminal: &Terminal) ->
             terminal.note(&format!("warning: left out {text}"));
         }
     }
-    terminal.progress(&format!("read {} files", sources.documents.len()));
-    let mut loaded = load(sources.documents, &Budget::default());
+    terminal.progress(&format!("read {} files", read + with.len()));
+    let supposed = WhatIf { with, without: what_if.without.clone(), namespace: globals.namespace.clone() };
+    let (mut loaded, supposed) = load_what_if(sources.documents, supposed, &Budget::default())
+        .map_err(|missing| is_not_there(&missing))?;
+    if !what_if.is_empty() {
+        terminal.suppose(supposed);
+    }
     loaded.diagnostics.append(&mut sources.not_text);
     let errors: Vec<_> =
         loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).collect();
@@ -102,6 +120,14 @@ pub(crate) fn read(paths: &[PathBuf], globals: &Globals, terminal: &Terminal) ->
 /// The texts that were read, to be read again elsewhere.
 pub(crate) fn documents(loaded: &Loaded) -> Vec<(String, String)> {
     loaded.texts.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+}
+
+fn is_not_there(missing: &NotThere) -> Failure {
+    let failure = Failure::unreadable(format!("`--without`: {missing}"));
+    match missing.nearest.as_slice() {
+        [] => failure.hint("write it as in `--without NetworkPolicy/shop/db`"),
+        nearest => failure.hint(format!("did you mean `{}`?", nearest.join("`, `"))),
+    }
 }
 
 fn hint(error: &io::Error) -> &'static str {

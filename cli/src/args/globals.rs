@@ -8,6 +8,7 @@ use netlab_core::model::selector::Selector;
 
 use super::selector::parse_selector;
 use super::timeout::parse_timeout;
+use super::what_if::WhatIfArgs;
 
 /// What every command understands.
 #[derive(Debug, Args)]
@@ -43,6 +44,9 @@ pub(crate) struct Globals {
     /// Answer from what could be read even if some objects are invalid (the answer is then incomplete: exit 3)
     #[arg(long, global = true)]
     pub(crate) skip_invalid: bool,
+    /// Of commands that have `--with` and `--without`.
+    #[arg(skip)]
+    pub(crate) what_if: WhatIfArgs,
 }
 
 /// `-o`.

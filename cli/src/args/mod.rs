@@ -9,6 +9,7 @@ pub(crate) mod packet;
 pub(crate) mod policy;
 pub(crate) mod selector;
 pub(crate) mod timeout;
+pub(crate) mod what_if;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -34,8 +35,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Ask what the policies do
-    #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyArgs),
     /// Put compiled policies into force in a lab, and look at them
     #[command(subcommand)]
     Enforce(enforce::Enforce),

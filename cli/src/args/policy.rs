@@ -8,6 +8,16 @@ use netlab_core::endpoint_ref::{EndpointRef, PortRef};
 
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
+use super::what_if::WhatIfArgs;
+
+/// A question, and the input to which it is put.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    pub(crate) what_if: WhatIfArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Policy,
+}
 
 /// The questions about policies.
 #[derive(Debug, Subcommand)]
@@ -65,12 +75,14 @@ pub(crate) enum Policy {
     ///
     /// `+` is a pair that could not talk and can, `-` one that could and cannot, `~` one with other ports; below each
     /// the side and the rule that caused it. Pairs with the same change are folded as in `policy connections`; `-o
-    /// wide` lists each. What `-f` names is part of both sides, as a cluster's pods and namespaces may be. Exit 0:
+    /// wide` lists each. What `-f` names is part of both sides, as a cluster's pods and namespaces may be. `--with` and
+    /// `--without` change AFTER alone, which then need not be named: it is the same as BEFORE, or as `-f`. Exit 0:
     /// nothing changed; 1: something did, or what `--fail-on` asks for.
     #[command(after_help = "Examples:
   netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml
   netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml -o md
   netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml --fail-on added
+  netlab policy diff -f examples/shop --without NetworkPolicy/shop/db
   netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml -n shop -o json")]
     Diff(Diff),
     /// Print the tables that the policies compile to
@@ -126,9 +138,11 @@ pub(crate) struct Describe {
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// Manifests as they were: a file or a directory
-    pub(crate) before: PathBuf,
+    #[arg(required_unless_present_any = ["with", "without"])]
+    pub(crate) before: Option<PathBuf>,
     /// Manifests as they are to be
-    pub(crate) after: PathBuf,
+    #[arg(required_unless_present_any = ["with", "without"])]
+    pub(crate) after: Option<PathBuf>,
     /// Which changes make the exit code 1
     #[arg(long, value_name = "CHANGE", default_value = "any")]
     pub(crate) fail_on: FailOn,

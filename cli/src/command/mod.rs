@@ -16,7 +16,7 @@ use clap::Parser;
 use crate::args::enforce::Enforce;
 use crate::args::globals::Format;
 use crate::args::lab::Lab;
-use crate::args::policy::Policy;
+use crate::args::policy::{Policy, PolicyArgs};
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ use crate::output::terminal::Terminal;
 /// Runs the command that was typed.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // A closed stream is the only way this fails, and then nobody reads it.
@@ -42,10 +42,15 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             return Exit::CannotRead;
         }
     };
+    if let Command::Policy(args) = &mut cli.command {
+        cli.globals.what_if = std::mem::take(&mut args.what_if);
+    }
     let terminal = Terminal::new(&cli.globals);
     // To trace for so long is what was asked for; a proof may have to be the process's only thread first.
-    let has_its_own_limit =
-        matches!(cli.command, Command::Enforce(Enforce::Trace(_)) | Command::Policy(Policy::Prove(_)));
+    let has_its_own_limit = matches!(
+        cli.command,
+        Command::Enforce(Enforce::Trace(_)) | Command::Policy(PolicyArgs { verb: Policy::Prove(_), .. })
+    );
     if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
         give_up_after(limit, terminal.clone());
     }
@@ -88,10 +93,10 @@ pub(crate) fn give_up_after(limit: Duration, terminal: Terminal) {
 fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     let globals = &cli.globals;
     let formats = match &cli.command {
-        Command::Policy(Policy::Connections(_)) => {
+        Command::Policy(PolicyArgs { verb: Policy::Connections(_), .. }) => {
             &[Format::Csv, Format::Md, Format::Dot, Format::Matrix][..]
         }
-        Command::Policy(Policy::Diff(_)) => &[Format::Csv, Format::Md],
+        Command::Policy(PolicyArgs { verb: Policy::Diff(_), .. }) => &[Format::Csv, Format::Md],
         _ => &[],
     };
     if globals.output.is_of_connections() && !formats.contains(&globals.output) {
@@ -101,12 +106,14 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }
     match &cli.command {
-        Command::Policy(Policy::Eval(args)) => policy::eval::run(args, globals, terminal),
-        Command::Policy(Policy::Prove(args)) => policy::prove::run(args, globals, terminal),
-        Command::Policy(Policy::Connections(args)) => policy::connections::run(args, globals, terminal),
-        Command::Policy(Policy::Describe(args)) => policy::describe::run(args, globals, terminal),
-        Command::Policy(Policy::Diff(args)) => policy::diff::run(args, globals, terminal),
-        Command::Policy(Policy::Compile) => policy::compile::run(globals, terminal),
+        Command::Policy(PolicyArgs { verb, .. }) => match verb {
+            Policy::Eval(args) => policy::eval::run(args, globals, terminal),
+            Policy::Prove(args) => policy::prove::run(args, globals, terminal),
+            Policy::Connections(args) => policy::connections::run(args, globals, terminal),
+            Policy::Describe(args) => policy::describe::run(args, globals, terminal),
+            Policy::Diff(args) => policy::diff::run(args, globals, terminal),
+            Policy::Compile => policy::compile::run(globals, terminal),
+        },
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),
         Command::Enforce(Enforce::Attach(args)) => enforce::attach::attach(args, globals, terminal),
         Command::Enforce(Enforce::Status(args)) => enforce::status::run(args, terminal),

@@ -15,4 +15,5 @@ pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod terminal;
+mod what_if;
 mod yaml;

@@ -3,16 +3,18 @@
 //! Invariant: a reader that went away (a closed pipe) is no error: the answer still decides the exit code.
 
 use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
 
 use anstream::{AutoStream, ColorChoice};
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::envelope::Envelope;
+use netlab_core::input::what_if::Supposed;
 use serde::Serialize;
 
 use super::diagnostic::{self, Texts};
 use super::layout::{WIDTH, wrap};
 use super::style::{BAD, Charset, POINTER, harmless, paint};
-use super::yaml;
+use super::{what_if, yaml};
 use crate::args::globals::{Color, Format, Globals};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -29,6 +31,8 @@ pub(crate) struct Terminal {
     /// What the terminal can show.
     pub(crate) charset: Charset,
     color: ColorChoice,
+    /// What the answer supposes about the input.
+    supposed: Arc<OnceLock<Supposed>>,
 }
 
 impl Terminal {
@@ -44,12 +48,20 @@ impl Terminal {
                 Color::Always => ColorChoice::AlwaysAnsi,
                 Color::Never => ColorChoice::Never,
             },
+            supposed: Arc::default(),
         }
     }
 
     /// For the data of a command line that could not be read.
     pub(crate) fn of_data(format: Format) -> Self {
-        Self { format, quiet: false, verbose: 0, charset: Charset::Ascii, color: ColorChoice::Never }
+        Self {
+            format,
+            quiet: false,
+            verbose: 0,
+            charset: Charset::Ascii,
+            color: ColorChoice::Never,
+            supposed: Arc::default(),
+        }
     }
 
     /// True when answers are for people.
@@ -57,14 +69,26 @@ impl Terminal {
         matches!(self.format, Format::Table | Format::Wide)
     }
 
+    /// Says with every answer from now on what it supposes about the input.
+    pub(crate) fn suppose(&self, supposed: Supposed) {
+        // Both sides of a comparison may be read, but one alone is supposed to be different.
+        let _ = self.supposed.set(supposed);
+    }
+
     /// Writes text for people to standard output; with `-q` only its first line.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
-        let text = if self.quiet { text.split_inclusive('\n').next().unwrap_or_default() } else { text };
-        self.write(&harmless(text))
+        if self.quiet {
+            return self.write(&harmless(text.split_inclusive('\n').next().unwrap_or_default()));
+        }
+        let supposed = self.supposed.get().map(|supposed| what_if::render(supposed)).unwrap_or_default();
+        self.write(&harmless(&(text.to_owned() + &supposed)))
     }
 
     /// Writes text that `-q` must not cut: for machines.
     pub(crate) fn whole(&self, text: &str) -> Result<(), Failure> {
+        if let Some(supposed) = self.supposed.get() {
+            self.note(what_if::render(supposed).trim_end());
+        }
         self.write(text)
     }
 
@@ -92,10 +116,11 @@ impl Terminal {
         let bug = |error: serde_json::Error| {
             Failure::unreadable("cannot write the answer as JSON: this is a bug in netlab").because(&error)
         };
+        let value = WithWhatIf { answer: value, what_if: self.supposed.get() };
         let text = if self.format == Format::Yaml {
             yaml::document(&serde_json::to_value(value).map_err(bug)?)
         } else {
-            serde_json::to_string_pretty(value).map_err(bug)? + "\n"
+            serde_json::to_string_pretty(&value).map_err(bug)? + "\n"
         };
         self.write(&text)
     }
@@ -156,6 +181,16 @@ impl Terminal {
             let _ = writeln!(AutoStream::new(io::stderr().lock(), self.color), "{}", harmless(text));
         }
     }
+}
+
+/// An answer, and what it supposes about the input.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WithWhatIf<'a, T> {
+    #[serde(flatten)]
+    answer: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<&'a Supposed>,
 }
 
 /// `error: what`, causes, then the hint.

@@ -11,3 +11,4 @@ mod lab;
 mod leftovers;
 mod run;
 mod transcripts;
+mod what_if;

@@ -13,6 +13,7 @@ mod network;
 mod node;
 pub mod objects;
 mod validate;
+pub mod what_if;
 pub mod wire;
 mod yaml;
 
@@ -25,6 +26,8 @@ use crate::model::policy::Policies;
 use crate::model::source::Position;
 pub use assemble::assemble;
 pub use budget::Budget;
+use gather::Gathered;
+use what_if::{NotThere, Supposed, WhatIf};
 
 /// A text with a name: a file, or standard input.
 #[derive(Clone, Debug)]
@@ -104,29 +107,62 @@ impl Loaded {
 
 /// Reads texts into a cluster and its policies.
 pub fn load(documents: impl IntoIterator<Item = Document>, budget: &Budget) -> Loaded {
-    let mut gathered = gather::Gathered::default();
-    let mut texts = BTreeMap::new();
-    let mut total = 0_usize;
-    for Document { name, text } in documents {
-        total = total.saturating_add(text.len());
-        if total > budget.total_bytes {
-            let message = format!("more than {} bytes of text in all", budget.total_bytes);
-            let problem = Diagnostic::error(code::TEXT_TOO_LARGE, message).in_file(&name);
-            gathered.diagnostics.push(problem.with_hint("this file is left out: load fewer at once"));
-            continue;
-        }
-        for parsed in yaml::read(&text, budget) {
-            match parsed {
-                Ok(parsed) => gathered.document(&name, &parsed),
-                Err(problem) => gathered.diagnostics.push((*problem).in_file(&name)),
+    let mut texts = Texts::default();
+    let gathered = texts.gather(documents, budget);
+    finish(gathered, texts)
+}
+
+/// Reads texts as they would be with other objects and without some of theirs.
+///
+/// # Errors
+/// [`NotThere`] when something is to be left out that the texts do not have.
+pub fn load_what_if(
+    documents: impl IntoIterator<Item = Document>,
+    what_if: WhatIf,
+    budget: &Budget,
+) -> Result<(Loaded, Supposed), NotThere> {
+    let mut texts = Texts::default();
+    let mut gathered = texts.gather(documents, budget);
+    let with = texts.gather(what_if.with, budget);
+    let supposed = what_if::suppose(&mut gathered, with, &what_if.without, what_if.namespace.as_deref())?;
+    Ok((finish(gathered, texts), supposed))
+}
+
+/// The texts that were read.
+#[derive(Default)]
+struct Texts {
+    by_name: BTreeMap<Arc<str>, Arc<str>>,
+    bytes: usize,
+}
+
+impl Texts {
+    fn gather(&mut self, documents: impl IntoIterator<Item = Document>, budget: &Budget) -> Gathered {
+        let mut gathered = Gathered::default();
+        for Document { name, text } in documents {
+            self.bytes = self.bytes.saturating_add(text.len());
+            if self.bytes > budget.total_bytes {
+                let message = format!("more than {} bytes of text in all", budget.total_bytes);
+                let problem = Diagnostic::error(code::TEXT_TOO_LARGE, message).in_file(&name);
+                gathered.diagnostics.push(problem.with_hint("this file is left out: load fewer at once"));
+                continue;
             }
+            for parsed in yaml::read(&text, budget) {
+                match parsed {
+                    Ok(parsed) => gathered.document(&name, &parsed),
+                    Err(problem) => gathered.diagnostics.push((*problem).in_file(&name)),
+                }
+            }
+            self.by_name.insert(name, text);
         }
-        texts.insert(name, text);
+        gathered
     }
-    let gather::Gathered { objects, mut networks, mut diagnostics, skipped } = gathered;
+}
+
+fn finish(gathered: Gathered, texts: Texts) -> Loaded {
+    let Gathered { objects, mut networks, mut diagnostics, skipped } = gathered;
     let mut loaded = assemble(objects);
     diagnostics.append(&mut loaded.diagnostics);
     diagnostics.extend(network::judge(&mut networks, &loaded.cluster.namespaces));
     diagnostics.sort();
-    Loaded { diagnostics, skipped, texts, ..loaded }
+    Loaded { diagnostics, skipped, texts: texts.by_name, ..loaded }
 }

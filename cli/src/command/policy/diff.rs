@@ -11,6 +11,7 @@ use netlab_core::policy::{Compiled, Scope};
 use super::connections::about;
 use crate::args::globals::{Format, Globals};
 use crate::args::policy::{Diff, FailOn, HostNetworkArg, Switch};
+use crate::args::what_if::WhatIfArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{self, Input};
@@ -24,8 +25,10 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         HostNetworkArg::Pods => HostNetwork::AsPods,
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
     };
-    let (old, old_compiled) = state(&args.before, reading, globals, terminal)?;
-    let (new, new_compiled) = state(&args.after, reading, globals, terminal)?;
+    let nothing = WhatIfArgs::default();
+    let (old, old_compiled) = state(args.before.as_deref(), &nothing, reading, globals, terminal)?;
+    let after = args.after.as_deref().or(args.before.as_deref());
+    let (new, new_compiled) = state(after, &globals.what_if, reading, globals, terminal)?;
     let clusters = [&old.loaded.cluster, &new.loaded.cluster];
     let shown: Option<BTreeSet<_>> =
         clusters.iter().filter_map(|cluster| about(globals, cluster)).reduce(|mut all, more| {
@@ -67,14 +70,15 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
 
 /// One side, with what both have.
 fn state(
-    path: &Path,
+    path: Option<&Path>,
+    what_if: &WhatIfArgs,
     reading: HostNetwork,
     globals: &Globals,
     terminal: &Terminal,
 ) -> Result<(Input, Compiled), Failure> {
     let mut paths = globals.filename.clone();
-    paths.push(path.to_owned());
-    let mut input = load::read(&paths, globals, terminal)?;
+    paths.extend(path.map(Path::to_owned));
+    let mut input = load::read(&paths, what_if, globals, terminal)?;
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     Ok((input, compiled))
