@@ -5,6 +5,7 @@
 //! it helps to test. Like the rest of the crate it is pure: texts and random numbers are passed in.
 
 pub mod case;
+pub mod conformance;
 pub mod generate;
 pub mod manifest;
 pub mod minimise;

@@ -18,10 +18,24 @@ use super::wire::{Sender, WireError, count};
 
 /// Packets that are counted together. More are faster, fewer are quicker to search when one is wrong.
 const TOGETHER: usize = 64;
-/// Source ports of packets begin here, so that no two are one flow.
+/// Source ports of packets begin here.
 const FIRST_SOURCE_PORT: u16 = 10_000;
 /// Source ports of packets that are asked about once more, alone.
 const FIRST_ALONE_PORT: u16 = 40_000;
+
+/// The source ports to use next. Whoever asks one lab again passes the same ones on, so that no packet is one of a
+/// flow that an earlier packet opened.
+#[derive(Clone, Debug)]
+pub struct SourcePorts {
+    together: u16,
+    alone: u16,
+}
+
+impl Default for SourcePorts {
+    fn default() -> Self {
+        Self { together: FIRST_SOURCE_PORT, alone: FIRST_ALONE_PORT }
+    }
+}
 
 /// One packet to send, and the entries that must count it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +117,7 @@ pub fn disagreements(
     lab: &Lab,
     counters: &mut dyn FnMut() -> Result<BTreeMap<u32, u64>, String>,
     shots: &[Shot],
+    ports: &mut SourcePorts,
 ) -> Result<Vec<Disagreement>, AgreementError> {
     let mut senders = BTreeMap::new();
     for shot in shots {
@@ -128,17 +143,15 @@ pub fn disagreements(
         Ok::<_, AgreementError>((agrees(&predicted, &counted), counted))
     };
     let mut found = Vec::new();
-    let mut port = FIRST_SOURCE_PORT;
-    let mut alone = FIRST_ALONE_PORT;
     for together in shots.chunks(TOGETHER) {
-        let (agreed, _) = volley(together, port)?;
-        port = next(port, together.len(), FIRST_SOURCE_PORT..FIRST_ALONE_PORT);
+        let (agreed, _) = volley(together, ports.together)?;
+        ports.together = next(ports.together, together.len(), FIRST_SOURCE_PORT..FIRST_ALONE_PORT);
         if agreed {
             continue;
         }
         for shot in together {
-            let (agreed, counted) = volley(std::slice::from_ref(shot), alone)?;
-            alone = next(alone, 1, FIRST_ALONE_PORT..u16::MAX);
+            let (agreed, counted) = volley(std::slice::from_ref(shot), ports.alone)?;
+            ports.alone = next(ports.alone, 1, FIRST_ALONE_PORT..u16::MAX);
             if !agreed {
                 found.push(Disagreement { shot: shot.clone(), counted });
             }

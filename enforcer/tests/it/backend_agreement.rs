@@ -15,7 +15,7 @@ use netlab_core::testing::generate::{questions::questions, world};
 use netlab_core::testing::manifest;
 use netlab_core::testing::upstream::tables;
 use netlab_enforcer::LoadOptions;
-use netlab_enforcer::backend::agreement::{disagreements, shot};
+use netlab_enforcer::backend::agreement::{SourcePorts, disagreements, shot};
 use netlab_enforcer::backend::nft::NftBackend;
 use netlab_enforcer::backend::tc::TcBackend;
 use netlab_lab::{Lab, Plan, Selection};
@@ -78,7 +78,8 @@ fn agree<B: Counting>(seeds: std::ops::Range<u64>, make: impl Fn(Netns) -> B) {
             }
             Ok(sum)
         };
-        let found = disagreements(&lab, &mut counters, &shots).expect("sent and counted");
+        let mut ports = SourcePorts::default();
+        let found = disagreements(&lab, &mut counters, &shots, &mut ports).expect("sent and counted");
         let words: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "seed {seed}:\n{}\n{text}", words.join("\n"));
         sent += shots.len();
@@ -91,7 +92,7 @@ fn agree<B: Counting>(seeds: std::ops::Range<u64>, make: impl Fn(Netns) -> B) {
     assert!(sent >= 500 && decided >= 200, "{sent} packets, {decided} by compiled entries prove little");
 }
 
-fn nodes(lab: &Lab) -> Vec<String> {
+pub(crate) fn nodes(lab: &Lab) -> Vec<String> {
     let mut nodes: Vec<String> = lab.host_interfaces().values().map(|link| link.node.clone()).collect();
     nodes.sort();
     nodes.dedup();
@@ -99,7 +100,7 @@ fn nodes(lab: &Lab) -> Vec<String> {
 }
 
 /// The packet of a question; `None` where it is about an address translated on the way.
-fn pair(cluster: &Cluster, question: &Question) -> Option<Pair> {
+pub(crate) fn pair(cluster: &Cluster, question: &Question) -> Option<Pair> {
     let end = |end: &oracle::End| match end {
         oracle::End::Pod { namespace, name, address } => {
             let key = ObjectKey::new(namespace, name);
@@ -143,6 +144,7 @@ fn upstream<B: Counting>(make: impl Fn(Netns) -> B) {
     let [node] = nodes(&lab).try_into().expect("one node");
     let mut backend = make(lab.node(&node).expect("node").try_clone().expect("handle"));
     let mut numbers = Numbers::default();
+    let mut ports = SourcePorts::default();
     let (mut pairs, mut wrong) = (0, Vec::new());
     for (generation, table) in (1..).zip(&tables) {
         let loaded = read(&table.objects);
@@ -167,7 +169,7 @@ fn upstream<B: Counting>(make: impl Fn(Netns) -> B) {
         }
         pairs += shots.len();
         let mut counters = || Ok(backend.counted());
-        let found = disagreements(&lab, &mut counters, &shots).expect("sent and counted");
+        let found = disagreements(&lab, &mut counters, &shots, &mut ports).expect("sent and counted");
         wrong.extend(found.iter().map(|disagreement| format!("{}: {disagreement}", table.name)));
         let drift = backend.observe().expect("observation").drift;
         assert_eq!(drift, Vec::<String>::new(), "{}", table.name);

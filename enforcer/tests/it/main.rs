@@ -14,5 +14,6 @@ mod bpf_require;
 mod bpf_speed;
 mod bpf_wire;
 mod bpf_world;
+mod conformance;
 mod program_agreement;
 mod prove;

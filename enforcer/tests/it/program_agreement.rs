@@ -28,6 +28,7 @@ use netlab_node::Netns;
 use netlab_node::netlink::{Batch, Mac, Netlink, VethEnd};
 
 use crate::bpf_require::datapath;
+use crate::conformance::conformance_stages;
 
 /// Worlds with policies of every tier have larger tables than a lab.
 const OPTIONS: LoadOptions = LoadOptions {
@@ -261,4 +262,25 @@ fn the_program_is_right_about_every_upstream_pair() {
         }
     }
     assert_eq!(checks, 4_896);
+}
+
+#[test]
+fn the_program_is_right_about_every_conformance_poke() {
+    let Some(mut machine) = Machine::new("the conformance suite by test-run") else { return };
+    let mut checks = 0;
+    for stage in conformance_stages() {
+        let name = &stage.name;
+        let world = World::new(&stage.objects).unwrap_or_else(|error| panic!("{name}: {error}"));
+        world.program(&machine).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for poke in &stage.pokes {
+            for question in &poke.questions {
+                let verdict = machine
+                    .ask(&world, question)
+                    .unwrap_or_else(|error| panic!("{name}: {question:?}: {error}"));
+                assert_eq!(verdict == Verdict::Allow, poke.allowed, "{name}: {question:?}");
+                checks += 1;
+            }
+        }
+    }
+    assert!(checks >= 2 * 230, "{checks} pokes");
 }
