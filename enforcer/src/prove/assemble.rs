@@ -18,7 +18,7 @@ use netlab_ebpf::reason::Reason;
 use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
 use super::predict::Prediction;
 use super::proof::{CounterDelta, EntryRef, Hop, Mode, Proof, ProofOutcome, ProvenQuery};
-use super::witness::{Observation, witness};
+use super::witness::{Observation, hop_difference, witness};
 
 /// The proof of a pair; without an observation it is a simulation.
 pub(super) fn proof(
@@ -178,13 +178,8 @@ fn disagreements(prediction: &Prediction, observation: &Observation) -> Vec<Stri
         }
     }
     for (predicted, seen) in prediction.hops.iter().zip(&observation.hops) {
-        if let (Some(predicted), Some(seen)) = (predicted, seen)
-            && (predicted.entry, predicted.verdict) != (seen.entry, seen.verdict)
-        {
-            differences.push(format!(
-                "predicted {} by entry {}, the packet was decided {} by entry {}",
-                predicted.verdict, predicted.entry, seen.verdict, seen.entry
-            ));
+        if let (Some(predicted), Some(seen)) = (predicted, seen) {
+            differences.extend(hop_difference(predicted, seen));
         }
     }
     let stray = stray_counters(prediction, &observation.counters);

@@ -10,6 +10,7 @@ mod nft;
 mod place;
 pub mod predict;
 pub mod proof;
+mod read_back;
 mod tc;
 mod wire;
 mod witness;
@@ -29,7 +30,8 @@ use self::predict::Prediction;
 use self::proof::Proof;
 use self::tc::TcPlace;
 use self::witness::Observation;
-use crate::maps::PolicyMaps;
+use crate::backend::nft::NftBackend;
+use crate::backend::tc::TcBackend;
 
 /// Which datapath to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +93,17 @@ impl Proven {
     }
 }
 
-/// What happens between writing the tables and sending the packet: tests change a map here, to see whether the
+/// A node's datapath after its tables were written and before a packet is sent.
+pub enum Written<'a> {
+    /// The eBPF program with its maps.
+    Tc(&'a mut TcBackend),
+    /// The rules of nftables.
+    Nft(&'a mut NftBackend),
+}
+
+/// What happens between writing the tables and sending the packet: tests change a row here, to see whether the
 /// proof notices.
-pub type Interference<'a> = &'a mut dyn FnMut(&PolicyMaps);
+pub type Interference<'a> = &'a mut dyn FnMut(Written<'_>);
 
 /// Proves a question.
 ///
@@ -103,7 +113,7 @@ pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Prove
     prove_with(loaded, query, datapath, &mut |_| ())
 }
 
-/// Proves a question while somebody interferes with the written tables, once per node (tc only).
+/// Proves a question while somebody interferes with what was written, once per node.
 ///
 /// # Errors
 /// [`ProveError`] when a proof could not be tried at all.
@@ -133,7 +143,7 @@ pub fn prove_with(
         pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair)).collect();
     let mut place = match datapath {
         Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs, interfere)?)),
-        Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs)?)),
+        Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs, interfere)?)),
         Datapath::None => None,
     };
     let mut proofs = Vec::with_capacity(pairs.len());

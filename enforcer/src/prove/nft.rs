@@ -21,6 +21,7 @@ use super::predict::Prediction;
 use super::proof::{BackendName, EntryRef};
 use super::wire;
 use super::witness::Observation;
+use super::{Interference, Written};
 use crate::backend::nft::{DEFAULT_TABLE, NftBackend};
 
 /// How long a packet may take that no rule drops.
@@ -36,7 +37,12 @@ pub(super) struct NftPlace {
 
 impl NftPlace {
     /// Builds the namespaces and loads the rules.
-    pub(super) fn build(cluster: &Cluster, rulesets: &Rulesets, pairs: &[Pair]) -> Result<Self, ProveError> {
+    pub(super) fn build(
+        cluster: &Cluster,
+        rulesets: &Rulesets,
+        pairs: &[Pair],
+        interfere: Interference<'_>,
+    ) -> Result<Self, ProveError> {
         let lab = place::build(cluster, pairs)?;
         let mut nodes = BTreeMap::new();
         for (node, interfaces) in place::interfaces(&lab) {
@@ -45,6 +51,7 @@ impl NftPlace {
             backend
                 .apply(&rulesets.change(1, |key| interfaces.get(key).cloned()))
                 .map_err(|source| ProveError::Backend { backend: "nft", source })?;
+            interfere(Written::Nft(&mut backend));
             nodes.insert(node, backend);
         }
         Ok(Self { lab, nodes })

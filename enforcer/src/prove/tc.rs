@@ -16,21 +16,21 @@ use netlab_core::policy::frame::opening;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
 use netlab_core::policy::trial::HopVerdict;
-use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, mapped};
+use netlab_ebpf::abi::{Address, Device, Direction, Event, PolicyValue, mapped};
 use netlab_ebpf::reason::{FIRST_COMPILED_ENTRY, Reason};
 use netlab_lab::Lab;
 use netlab_lab::traffic::{Flow, Sent, Wait};
 use netlab_plugin::contract::Backend;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::Interference;
-use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
 use super::error::ProveError;
 use super::place::{self, HookSite};
 use super::predict::Prediction;
 use super::proof::BackendName;
+use super::read_back::Compiled;
 use super::wire;
-use super::witness::{Observation, witness};
+use super::witness::{Observation, hop_difference, witness};
+use super::{Interference, Written};
 use crate::backend::tc::TcBackend;
 use crate::drop_reason::{DropReasons, Unavailable};
 use crate::instance::{LoadError, LoadOptions, WitnessInstance};
@@ -52,6 +52,8 @@ pub(super) struct TcPlace {
 struct Enforced {
     backend: TcBackend,
     image: Image,
+    /// The record of each pod, but for the number of its namespace.
+    devices: BTreeMap<ObjectKey, Device>,
     /// One program for each direction that some pair passes here.
     witnesses: BTreeMap<Direction, WitnessInstance>,
 }
@@ -107,8 +109,8 @@ impl TcPlace {
         });
         let mut nodes = BTreeMap::new();
         for (node, enforced) in enforced {
-            let enforced = enforced?;
-            interfere(enforced.backend.datapath().policy());
+            let mut enforced = enforced?;
+            interfere(Written::Tc(&mut enforced.backend));
             nodes.insert(node, enforced);
         }
         Ok(Self { lab, nodes, reasons: DropReasons::open() })
@@ -138,7 +140,7 @@ impl TcPlace {
             counters: Vec::new(),
             not_examined: Vec::new(),
         };
-        self.test_run(pair, &sites, &mut observation)?;
+        self.test_run(pair, &sites, prediction, &mut observation)?;
         let before = self.counters(&sites)?;
         let sent = self.wire(cluster, pair, &sites, &mut observation)?;
         let after = self.counters(&sites)?;
@@ -146,6 +148,10 @@ impl TcPlace {
         self.read_back(&sites, prediction, &mut observation)?;
         let said = wire::verdict(&sent, pair, dropped(&sites, &observation));
         observation.observed = said.verdict;
+        if said.verdict.is_some() {
+            let silent = silent_hooks(&sites, &observation);
+            observation.differences.extend(silent);
+        }
         observation.witnesses.push(said);
         Ok(observation)
     }
@@ -155,12 +161,14 @@ impl TcPlace {
         &mut self,
         pair: &Pair,
         sites: &[Option<HookSite>; 2],
+        prediction: &Prediction,
         observation: &mut Observation,
     ) -> Result<(), ProveError> {
         let Some(frame) = opening(&pair.tuple) else { return Ok(()) };
         let mut verdicts = Vec::new();
         let mut words = Vec::new();
-        for site in sites.iter().flatten() {
+        for (site, predicted) in sites.iter().zip(&prediction.hops) {
+            let Some(site) = site else { continue };
             let Some(enforced) = self.nodes.get_mut(&site.node) else { continue };
             let live = enforced.backend.datapath();
             let Some(witness) = enforced.witnesses.get_mut(&site.direction) else { continue };
@@ -178,11 +186,14 @@ impl TcPlace {
                 .map_err(ProveError::kernel("cannot enter the node"))?
                 .map_err(ProveError::kernel("the test run failed"))?;
             verdicts.push(if run.allow { Verdict::Allow } else { Verdict::Deny });
-            let entry = run.event.map(|event| event.entry);
-            words.push(match entry {
-                Some(entry) => format!("entry {entry}"),
-                None => "no event".to_owned(),
-            });
+            let Some(event) = run.event else {
+                words.push("no event".to_owned());
+                continue;
+            };
+            words.push(format!("entry {}", event.entry));
+            if let Some(difference) = predicted.and_then(|hop| hop_difference(&hop, &decided(&event))) {
+                observation.differences.push(format!("test-run at {}'s veth: {difference}", site.pod));
+            }
         }
         let verdict = verdicts.into_iter().max();
         observation.witnesses.push(match verdict {
@@ -296,37 +307,10 @@ impl TcPlace {
         for ((site, hop), row) in sites.iter().zip(&prediction.hops).zip(&mut observation.rows) {
             let (Some(site), Some(hop)) = (site, hop) else { continue };
             let Some(enforced) = self.nodes.get(&site.node) else { continue };
+            let Some(device) = enforced.devices.get(&site.pod) else { continue };
             let maps = enforced.backend.datapath().policy();
-            let word = maps.devices.word(site.ifindex).map_err(ProveError::kernel("cannot read DEVICES"))?;
-            *row = Some(match row_key(hop, word) {
-                RowKey::Policy(key) => {
-                    let found = maps
-                        .policy
-                        .get_bytes(&key)
-                        .map_err(ProveError::kernel("cannot read POLICY"))?
-                        .unwrap_or_default();
-                    let compiled = enforced.image.policy.get(&key).map(value_bytes).unwrap_or_default();
-                    let cited = policy_row(hop.entry, &key, Some(maps.policy.id()), &found);
-                    if found != compiled {
-                        observation.differences.push(format!(
-                            "POLICY id {} key {}: compiled {}, the kernel holds {}",
-                            maps.policy.id(),
-                            cited.key_hex,
-                            row_words(compiled),
-                            row_words(&found),
-                        ));
-                    }
-                    cited
-                }
-                RowKey::Device => {
-                    let table = maps.devices.table();
-                    let found = table
-                        .get_bytes(&site.ifindex)
-                        .map_err(ProveError::kernel("cannot read DEVICES"))?
-                        .unwrap_or_default();
-                    device_row(hop.entry, Some(site.ifindex), Some(table.id()), &found)
-                }
-            });
+            let compiled = Compiled { image: &enforced.image, device };
+            *row = Some(compiled.read_back(maps, site, hop, &mut observation.differences)?);
         }
         Ok(())
     }
@@ -350,24 +334,17 @@ fn enforce(
         .map(|direction| Ok((*direction, backend.datapath().witness(*direction)?)))
         .collect::<Result<_, LoadError>>()
         .map_err(ProveError::kernel("cannot load the program a second time"))?;
-    Ok(Enforced { backend, image, witnesses })
+    let devices = change.pods.iter().map(|pod| {
+        let key = ObjectKey::new(&pod.namespace, &pod.name);
+        (key, image.device(pod, Compiled::NO_NAMESPACE))
+    });
+    Ok(Enforced { devices: devices.collect(), backend, image, witnesses })
 }
 
 /// A lab's sizes, with no more counters than there are entries: each is made once per CPU and instance.
 fn options(rulesets: &Rulesets) -> LoadOptions {
     let counters = rulesets.numbers.entry_limit().max(FIRST_COMPILED_ENTRY).next_power_of_two();
     LoadOptions { sizes: MapSizes { counters, ..MapSizes::LAB }, ..LoadOptions::LAB }
-}
-
-/// The verdict of a value read from `POLICY`, with its entry.
-fn row_words(value: &[u8]) -> String {
-    let entry = value.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_ne_bytes);
-    match value.first() {
-        Some(&PolicyValue::ALLOW) => format!("allow (entry {entry})"),
-        Some(&PolicyValue::DENY) => format!("deny (entry {entry})"),
-        Some(other) => format!("verdict {other} (entry {entry})"),
-        None => "no row".to_owned(),
-    }
 }
 
 fn stored(address: std::net::IpAddr) -> Address {
@@ -408,6 +385,22 @@ fn decided(event: &Event) -> HopVerdict {
         peer_class: event.peer_class,
         port_class: event.port_class,
     }
+}
+
+/// Hooks on the packet's way that told of no decision: no program is there, or another saw the packet first.
+fn silent_hooks(sites: &[Option<HookSite>; 2], observation: &Observation) -> Vec<String> {
+    let mut silent = Vec::new();
+    for (site, hop) in sites.iter().zip(&observation.hops) {
+        match (site, hop) {
+            (Some(site), None) => {
+                silent.push(format!("the packet was not judged at {}'s veth, which it passed", site.pod));
+            }
+            // What egress denies does not come to ingress.
+            (_, Some(hop)) if hop.verdict == Verdict::Deny => break,
+            _ => {}
+        }
+    }
+    silent
 }
 
 /// Where the program said that it dropped the packet.

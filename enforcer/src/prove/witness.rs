@@ -29,3 +29,20 @@ pub(super) struct Observation {
 pub(super) fn witness(name: &'static str, verdict: Option<Verdict>, detail: impl Into<String>) -> Witness {
     Witness { name, verdict, detail: detail.into() }
 }
+
+/// How a decision that was seen differs from the predicted one, in words.
+pub(super) fn hop_difference(predicted: &HopVerdict, seen: &HopVerdict) -> Option<String> {
+    if (predicted.entry, predicted.verdict) != (seen.entry, seen.verdict) {
+        return Some(format!(
+            "predicted {} by entry {}, the packet was decided {} by entry {}",
+            predicted.verdict, predicted.entry, seen.verdict, seen.entry
+        ));
+    }
+    let classes = |hop: &HopVerdict| (hop.peer_class, hop.port_class);
+    (classes(predicted) != classes(seen)).then(|| {
+        format!(
+            "predicted peer class {} and port class {}, the packet was taken for {} and {}",
+            predicted.peer_class, predicted.port_class, seen.peer_class, seen.port_class
+        )
+    })
+}

@@ -9,7 +9,7 @@ use netlab_ebpf::reason::Reason;
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::maps::PolicyMaps;
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
-use netlab_enforcer::prove::{Datapath, prove, prove_with};
+use netlab_enforcer::prove::{Datapath, Written, prove, prove_with};
 
 use crate::bpf_require::datapath;
 
@@ -213,6 +213,13 @@ fn what_cannot_be_sent_is_said() {
     }
 }
 
+fn maps<'a>(node: &'a Written<'_>) -> &'a PolicyMaps {
+    match node {
+        Written::Tc(backend) => backend.datapath().policy(),
+        Written::Nft(_) => panic!("tc was asked for"),
+    }
+}
+
 /// Writes the row of a proof's deciding entry anew.
 fn rewrite(maps: &PolicyMaps, change: impl Fn(PolicyKey, PolicyValue) -> Option<(PolicyKey, PolicyValue)>) {
     for (key, value) in maps.policy.entries().expect("readable") {
@@ -233,9 +240,10 @@ fn a_map_that_was_changed_behind_our_back_is_a_contradiction() {
     let lie = |key: PolicyKey, value: PolicyValue| {
         (value.entry == denying).then_some((key, PolicyValue { verdict: PolicyValue::ALLOW, ..value }))
     };
-    let proven =
-        prove_with(&loaded, &query("web", "db", tcp(5432)), Datapath::Tc, &mut |maps| rewrite(maps, lie))
-            .expect("provable");
+    let proven = prove_with(&loaded, &query("web", "db", tcp(5432)), Datapath::Tc, &mut |node| {
+        rewrite(maps(&node), lie);
+    })
+    .expect("provable");
     let proof = &proven.proofs[0];
     assert_eq!(proof.outcome, ProofOutcome::Contradicted);
     assert_eq!((proof.predicted, proof.observed), (Deny, Some(Allow)));
@@ -248,7 +256,8 @@ fn a_missing_row_drops_and_contradicts() {
         return;
     }
     let loaded = world();
-    let mut remove = |maps: &PolicyMaps| {
+    let mut remove = |node: Written<'_>| {
+        let maps = maps(&node);
         for key in maps.policy.keys().expect("readable") {
             if key.ruleset != PolicyKey::FIXED {
                 maps.policy.remove(&key).expect("removable");
