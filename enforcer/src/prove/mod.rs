@@ -23,6 +23,7 @@ use netlab_core::policy::query::{End, Pair, Query, pairs, policed_pod};
 use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
 use netlab_lab::Lab;
+use netlab_node::Netns;
 
 use self::error::ProveError;
 use self::nft::NftPlace;
@@ -97,8 +98,8 @@ impl Proven {
 pub enum Written<'a> {
     /// The eBPF program with its maps.
     Tc(&'a mut TcBackend),
-    /// The rules of nftables.
-    Nft(&'a mut NftBackend),
+    /// The rules of nftables, in the node's namespace.
+    Nft(&'a mut NftBackend, &'a Netns),
 }
 
 /// What happens between writing the tables and sending the packet: tests change a row here, to see whether the

@@ -12,7 +12,7 @@ use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::query::Pair;
 use netlab_lab::Lab;
-use netlab_lab::traffic::{Flow, Sent, Wait};
+use netlab_lab::traffic::{Flow, Outcome, Sent, Wait};
 use netlab_plugin::contract::Backend;
 
 use super::error::ProveError;
@@ -51,7 +51,7 @@ impl NftPlace {
             backend
                 .apply(&rulesets.change(1, |key| interfaces.get(key).cloned()))
                 .map_err(|source| ProveError::Backend { backend: "nft", source })?;
-            interfere(Written::Nft(&mut backend));
+            interfere(Written::Nft(&mut backend, lab.node(&node)?));
             nodes.insert(node, backend);
         }
         Ok(Self { lab, nodes })
@@ -87,6 +87,19 @@ impl NftPlace {
                     hop.entry
                 ));
             }
+        }
+        let hops = prediction.hops.iter().zip(&sites);
+        let mut counting = hops.filter(|(_, site)| site.is_some()).filter_map(|(hop, _)| hop.as_ref());
+        // In a lab nothing else can lose it: what counts as allowed and does not arrive was dropped all the same.
+        if let (None, Some(last)) = (denying, counting.next_back())
+            && differences.is_empty()
+            && !sent.reached
+            && matches!(sent.outcome, Outcome::Silent)
+        {
+            differences.push(format!(
+                "entry {} counted the packet and should have let it pass, but it did not arrive",
+                last.entry
+            ));
         }
         let dropped = denying.filter(|hop| !sent.reached && counted(hop.entry)).map(|hop| {
             let site = sites.iter().flatten().find(|site| site.direction == hop.direction);

@@ -15,5 +15,8 @@ mod bpf_speed;
 mod bpf_wire;
 mod bpf_world;
 mod conformance;
+mod mutation_nft;
+mod mutation_tc;
+mod mutation_world;
 mod program_agreement;
 mod prove;

@@ -216,7 +216,7 @@ fn what_cannot_be_sent_is_said() {
 fn maps<'a>(node: &'a Written<'_>) -> &'a PolicyMaps {
     match node {
         Written::Tc(backend) => backend.datapath().policy(),
-        Written::Nft(_) => panic!("tc was asked for"),
+        Written::Nft(..) => panic!("tc was asked for"),
     }
 }
 
