@@ -53,6 +53,35 @@ pub(crate) fn read(
     globals: &Globals,
     terminal: &Terminal,
 ) -> Result<Input, Failure> {
+    let input = read_lenient(paths, what_if, globals, terminal)?;
+    let errors =
+        input.loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).count();
+    if errors > 0 && !globals.skip_invalid {
+        return Err(unusable(errors)
+            .hint("mend it, or leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)")
+            .about(input.loaded));
+    }
+    terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
+    Ok(input)
+}
+
+/// Why an answer that leaves objects out is none.
+pub(crate) fn unusable(number: usize) -> Failure {
+    Failure::unreadable(format!(
+        "{number} {} cannot be used, and an answer without {} could be wrong",
+        if number == 1 { "object" } else { "objects" },
+        if number == 1 { "it" } else { "them" },
+    ))
+}
+
+/// The same for commands whose answer the findings are: an object that cannot be used is no error here, and nothing is
+/// shown.
+pub(crate) fn read_lenient(
+    paths: &[PathBuf],
+    what_if: &WhatIfArgs,
+    globals: &Globals,
+    terminal: &Terminal,
+) -> Result<Input, Failure> {
     if paths.is_empty() {
         return Err(Failure::unreadable(
             "no `-f`, and this version has no support for a live cluster",
@@ -92,25 +121,11 @@ pub(crate) fn read(
         terminal.suppose(supposed);
     }
     loaded.diagnostics.append(&mut sources.not_text);
-    let errors: Vec<_> =
-        loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).collect();
-    if !errors.is_empty() && !globals.skip_invalid {
-        let number = errors.len();
-        let what = format!(
-            "{number} {} cannot be used, and an answer without {} could be wrong",
-            if number == 1 { "object" } else { "objects" },
-            if number == 1 { "it" } else { "them" },
-        );
-        return Err(Failure::unreadable(what)
-            .hint("mend it, or leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)")
-            .about(loaded));
-    }
-    for finding in errors {
+    for finding in loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error) {
         let object = finding.object.as_ref().map(ToString::to_string);
         let place = object.or_else(|| finding.file.as_deref().map(str::to_owned)).unwrap_or_default();
         not_examined.push(format!("{place}: {}", finding.message));
     }
-    terminal.findings(&loaded.diagnostics, &loaded.texts);
     for (kind, number) in &loaded.skipped {
         terminal.progress(&format!("{number} {kind} objects cannot matter here"));
     }

@@ -38,7 +38,8 @@ fn codes() -> String {
         "# Diagnostic codes\n\n\
          <!-- Made by `cargo xtask docs` from core/src/diagnostic/catalog; edit it there. -->\n\n\
          A code never changes its meaning. `netlab explain CODE` prints the same. Errors leave their object out, so \
-         without\n`--skip-invalid` there is no answer; warnings and notes do not.\n",
+         without\n`--skip-invalid` there is no answer; warnings and notes do not. Codes from NL0301 on are what \
+         `netlab policy lint` finds: see\n[lints](lint.md).\n",
     );
     for code in catalog::all() {
         let _ = write!(page, "\n## {}: {}\n\n{}\n", code.code, code.title, fold(code.explanation));

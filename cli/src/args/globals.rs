@@ -62,18 +62,20 @@ pub(crate) enum Format {
     Yaml,
     /// One comma-separated line for each connection (`policy connections`, `diff`)
     Csv,
-    /// A Markdown table (`policy connections`, `diff`)
+    /// A Markdown table (`policy connections`, `diff`, `lint`)
     Md,
     /// A graph for Graphviz (`policy connections`)
     Dot,
     /// A truth table (`policy connections`)
     Matrix,
+    /// For code scanning (`policy lint`)
+    Sarif,
 }
 
 impl Format {
-    /// True for the formats that only lists of connections and their differences have.
-    pub(crate) const fn is_of_connections(self) -> bool {
-        matches!(self, Self::Csv | Self::Md | Self::Dot | Self::Matrix)
+    /// True for the formats that only some commands have.
+    pub(crate) const fn is_special(self) -> bool {
+        matches!(self, Self::Csv | Self::Md | Self::Dot | Self::Matrix | Self::Sarif)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use netlab_core::endpoint_ref::{EndpointRef, PortRef};
+use netlab_core::policy::lint::Suppression;
 
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
@@ -85,6 +86,20 @@ pub(crate) enum Policy {
   netlab policy diff -f examples/shop --without NetworkPolicy/shop/db
   netlab policy diff examples/edit/old examples/edit/new -f examples/edit/pods.yaml -n shop -o json")]
     Diff(Diff),
+    /// Find what is probably not meant: mistakes that the API accepts
+    ///
+    /// Each finding has a code (`netlab explain CODE` says why it matters and shows the mistake mended), a place, what
+    /// follows from it, what to do, and how much it touches. What the input itself says about fields is among them.
+    /// Notes are about other readings: what some network plugins treat differently, or what the input does not show.
+    /// `-o sarif` is for code scanning, `-o md` for reviews; `-o wide` adds why each kind of finding matters.
+    /// Exit 0: nothing of the `--fail-on` level; 1: something is; 2: some object cannot be used.
+    #[command(after_help = "Examples:
+  netlab policy lint -f examples/shop
+  netlab policy lint -f examples/clean
+  netlab policy lint -f examples/shop --suppress NL0301=NetworkPolicy/shop/cache
+  netlab policy lint -f examples/shop --severity warning --fail-on error -o wide
+  netlab policy lint -f examples/shop -o sarif")]
+    Lint(Lint),
     /// Print the tables that the policies compile to
     ///
     /// One line for each ruleset (pods that are under the same rules); `-o wide` adds every entry with the rule
@@ -152,6 +167,32 @@ pub(crate) struct Diff {
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,
+}
+
+/// `policy lint`.
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// Leave one finding out, as in `NL0301=NetworkPolicy/shop/cache` (or `CODE=Kind/NAME`); repeatable. One that
+    /// matches nothing is told
+    #[arg(long, value_name = "CODE=OBJECT")]
+    pub(crate) suppress: Vec<Suppression>,
+    /// Show findings of this level and worse
+    #[arg(long, value_name = "LEVEL", default_value = "note")]
+    pub(crate) severity: Level,
+    /// Which findings make the exit code 1: of this level and worse
+    #[arg(long, value_name = "LEVEL", default_value = "warning")]
+    pub(crate) fail_on: Level,
+}
+
+/// `--severity` and `--fail-on` of `policy lint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// Everything
+    Note,
+    /// What is probably not meant
+    Warning,
+    /// Objects that cannot be used
+    Error,
 }
 
 /// `--fail-on`.

@@ -97,11 +97,13 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
             &[Format::Csv, Format::Md, Format::Dot, Format::Matrix][..]
         }
         Command::Policy(PolicyArgs { verb: Policy::Diff(_), .. }) => &[Format::Csv, Format::Md],
+        Command::Policy(PolicyArgs { verb: Policy::Lint(_), .. }) => &[Format::Md, Format::Sarif],
         _ => &[],
     };
-    if globals.output.is_of_connections() && !formats.contains(&globals.output) {
+    if globals.output.is_special() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
-            "`-o csv` and `md` are formats of `policy connections` and `policy diff`, `dot` and `matrix` of the first alone",
+            "this command has no such format: `-o csv` and `md` are of `policy connections` and `diff`, `dot` and \
+             `matrix` of the first alone, `md` and `sarif` of `policy lint`",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }
@@ -112,6 +114,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
             Policy::Connections(args) => policy::connections::run(args, globals, terminal),
             Policy::Describe(args) => policy::describe::run(args, globals, terminal),
             Policy::Diff(args) => policy::diff::run(args, globals, terminal),
+            Policy::Lint(args) => policy::lint::run(args, globals, terminal),
             Policy::Compile => policy::compile::run(globals, terminal),
         },
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),

@@ -9,6 +9,7 @@ mod help;
 mod input;
 mod lab;
 mod leftovers;
+mod lint;
 mod run;
 mod transcripts;
 mod what_if;

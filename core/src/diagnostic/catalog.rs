@@ -1,8 +1,10 @@
 //! Every diagnostic code and its page (`netlab explain NLxxxx`).
 //!
-//! Invariant: the examples are true. A test loads each one: the bad one yields its code, the good one does not.
+//! Invariant: the examples are true. A test loads (and, for lints, lints) each one: the bad one yields its code, the
+//! good one does not.
 
 mod field;
+mod lint;
 mod object;
 mod text;
 mod tier;
@@ -42,5 +44,11 @@ pub fn page(code: &str) -> Option<&'static Page> {
 
 /// All pages, by code.
 pub fn all() -> impl Iterator<Item = &'static Page> {
-    text::PAGES.iter().chain(&object::PAGES).chain(&field::PAGES).chain(&tier::PAGES).chain(&LIMITS)
+    text::PAGES
+        .iter()
+        .chain(&object::PAGES)
+        .chain(&field::PAGES)
+        .chain(&tier::PAGES)
+        .chain(lint::pages())
+        .chain(&LIMITS)
 }

@@ -115,3 +115,22 @@ pub const TIED_POLICIES: &str = "NL0243";
 pub const OWNER_SPLIT: &str = "NL0244";
 /// `pods` without one of its selectors.
 pub const PODS_SELECTOR_ABSENT: &str = "NL0245";
+
+/// Two peers where one seems meant.
+pub const PEERS_ORED: &str = "NL0301";
+/// A peer that no pod matches.
+pub const PEER_IS_NOBODY: &str = "NL0302";
+/// A namespace selected by a label `name` that it does not have.
+pub const NAMESPACE_NAME_LABEL: &str = "NL0303";
+/// A policy that selects no pod.
+pub const SUBJECT_IS_NOBODY: &str = "NL0304";
+/// A selector that can never match.
+pub const SELECTOR_CONTRADICTS: &str = "NL0305";
+/// A list of peers or ports that is written and empty.
+pub const LIST_EMPTY: &str = "NL0309";
+/// Rules of a direction that `policyTypes` does not name.
+pub const RULES_INERT: &str = "NL0310";
+/// An empty `egress` that isolates nothing.
+pub const EGRESS_NOT_ISOLATED: &str = "NL0311";
+/// A policy about egress that isolates for ingress too.
+pub const INGRESS_ISOLATED_TOO: &str = "NL0312";

@@ -1,8 +1,8 @@
 //! Pods that no selector and no port name can tell apart, and fast answers to "which of them match".
 //!
 //! Invariant: two pods are in one group exactly when they agree in namespace, labels and the container ports
-//! whose names some rule uses. Only pods that policies can select are here (see `Pod::is_policed`). Groups are
-//! ordered by their first pod, so the order depends on names alone.
+//! whose names some rule uses. [`Groups::new`] holds the pods that policies can select (see `Pod::is_policed`),
+//! [`Groups::of_all`] every other pod too. Groups are ordered by their first pod, so the order depends on names alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ pub(super) struct Group<'a> {
     pub(super) members: Vec<u32>,
 }
 
-/// Every policed pod, grouped.
+/// Pods, grouped.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
     pub(super) pods: Vec<(&'a ObjectKey, &'a Pod)>,
@@ -37,7 +37,16 @@ pub(super) struct Groups<'a> {
 impl<'a> Groups<'a> {
     /// Groups the policed pods of a cluster; `names` are the port names that rules use.
     pub(super) fn new(cluster: &'a Cluster, names: &BTreeSet<&str>) -> Self {
-        let pods: Vec<_> = cluster.pods.iter().filter(|(_, pod)| pod.is_policed()).collect();
+        Self::of(cluster, names, Pod::is_policed)
+    }
+
+    /// Groups every pod, those included that no policy selects.
+    pub(super) fn of_all(cluster: &'a Cluster) -> Self {
+        Self::of(cluster, &BTreeSet::new(), |_| true)
+    }
+
+    fn of(cluster: &'a Cluster, names: &BTreeSet<&str>, takes: impl Fn(&Pod) -> bool) -> Self {
+        let pods: Vec<_> = cluster.pods.iter().filter(|(_, pod)| takes(pod)).collect();
         let mut list: Vec<Group<'a>> = Vec::new();
         let mut known: HashMap<(&str, &Labels, Vec<&ContainerPort>), GroupIndex> = HashMap::new();
         for (index, (key, pod)) in pods.iter().enumerate() {

@@ -4,7 +4,8 @@
 //! The way of a policy: [`classes`] cuts pods and addresses into classes that no policy tells apart, [`ports`]
 //! cuts ports, [`mod@compile`] makes the tables of every (ruleset, direction), [`decide`] says what each (peer class, port
 //! class) of them comes to and who decided it ([`ruleset`], [`provenance`]); [`change`] is that as plain data for backends, [`image`] as the kernel's
-//! bytes, and [`engine`] runs the kernel's judgement over them. [`mod@evaluate`] answers one question that way.
+//! bytes, and [`engine`] runs the kernel's judgement over them. [`mod@evaluate`] answers one question that way,
+//! [`mod@lint`] finds what is probably not meant.
 
 pub mod change;
 mod classes;
@@ -18,6 +19,7 @@ pub mod frame;
 mod groups;
 pub mod image;
 mod limits;
+pub mod lint;
 pub mod near_miss;
 mod numbers;
 pub mod oracle;

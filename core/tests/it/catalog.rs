@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use netlab_core::diagnostic::{catalog, code};
 use netlab_core::input::{Budget, Document, load};
+use netlab_core::policy::lint::lint;
 
 use crate::input_files::line;
 
@@ -21,8 +22,13 @@ fn codes(code: &str, text: &str, bad: bool) -> (BTreeSet<&'static str>, String) 
         _ => {}
     }
     let loaded = load([Document { name: "a.yaml".into(), text: text.into() }], &budget);
-    let lines: Vec<String> = loaded.diagnostics.iter().map(line).collect();
-    (loaded.diagnostics.iter().map(|diagnostic| diagnostic.code).collect(), lines.join("\n"))
+    let mut diagnostics = loaded.diagnostics;
+    if code.starts_with("NL03") {
+        let report = lint(&loaded.cluster, &loaded.policies, diagnostics);
+        diagnostics = report.findings.into_iter().map(|finding| finding.diagnostic).collect();
+    }
+    let lines: Vec<String> = diagnostics.iter().map(line).collect();
+    (diagnostics.iter().map(|diagnostic| diagnostic.code).collect(), lines.join("\n"))
 }
 
 #[test]

@@ -15,6 +15,7 @@ const HOSTS: &[&str] = &[
     "git.kernel.org",
     "github.com",
     "json-schema.org",
+    "json.schemastore.org",
     "keepachangelog.com",
     "kubernetes.io",
     "netlab.dev",

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
-        Format::Table | Format::Wide | Format::Matrix => {
+        Format::Table | Format::Wide | Format::Matrix | Format::Sarif => {
             for note in &notes {
                 terminal.note(&format!("note: {note}"));
             }

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     };
     match terminal.format {
         _ if terminal.quiet && terminal.is_human() => terminal.text(&summary(&answer)),
-        Format::Table | Format::Dot | Format::Matrix => terminal.text(&table(&answer)),
+        Format::Table | Format::Dot | Format::Matrix | Format::Sarif => terminal.text(&table(&answer)),
         Format::Wide => terminal.text(&wide(&answer)),
         Format::Csv => terminal.whole(&csv(&answer)),
         Format::Md => terminal.whole(&markdown(&answer)),

@@ -5,4 +5,5 @@ pub(super) mod connections;
 pub(super) mod describe;
 pub(super) mod diff;
 pub(super) mod eval;
+pub(super) mod lint;
 pub(super) mod prove;
