@@ -80,7 +80,7 @@ impl Terminal {
         if self.quiet {
             return self.write(&harmless(text.split_inclusive('\n').next().unwrap_or_default()));
         }
-        let supposed = self.supposed.get().map(|supposed| what_if::render(supposed)).unwrap_or_default();
+        let supposed = self.supposed.get().map(what_if::render).unwrap_or_default();
         self.write(&harmless(&(text.to_owned() + &supposed)))
     }
 
