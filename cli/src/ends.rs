@@ -3,8 +3,11 @@
 //! Invariant: a name that is not there is an error that suggests the nearest; what this version cannot answer
 //! for is said, not approximated.
 
-use netlab_core::endpoint_ref::{EndpointRef, ResolvedEnd};
+use std::collections::BTreeSet;
+
+use netlab_core::endpoint_ref::{EndpointRef, EndpointType, ResolvedEnd};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::backends::{ServiceError, backends, service};
 use netlab_core::policy::query::End;
 
 use crate::args::globals::Globals;
@@ -13,7 +16,7 @@ use crate::failure::Failure;
 /// Words further away than this are no typos.
 const MOST_EDITS: usize = 3;
 
-/// The ends that a reference means, and the reference as answers repeat it.
+/// The ends that a reference means, and the reference as answers repeat it. A Service means the ends behind it.
 pub(crate) fn resolve(
     flag: &str,
     reference: &EndpointRef,
@@ -22,9 +25,6 @@ pub(crate) fn resolve(
 ) -> Result<(String, Vec<End>), Failure> {
     let default = globals.namespace.as_deref().unwrap_or("default");
     let found = reference.resolve(cluster, default).map_err(|error| {
-        if let Some(key) = service_of(reference, default, cluster) {
-            return of_a_service(flag, &key);
-        }
         let failure = Failure::unreadable(format!("`{flag} {reference}`: {error}"));
         match error.nearest.as_slice() {
             [] if cluster.pods.is_empty() => failure.hint("there is no Pod and no workload in the input"),
@@ -33,27 +33,48 @@ pub(crate) fn resolve(
             nearest => failure.hint(format!("did you mean `{}`?", nearest.join("`, `"))),
         }
     })?;
-    let ends = found.into_iter().map(|end| match end {
-        ResolvedEnd::Pod(key) => Ok(End::Pod(key)),
-        ResolvedEnd::Node(name) => Ok(End::Node(name)),
-        ResolvedEnd::Address(address) => Ok(End::Address(address)),
-        ResolvedEnd::Service(key) => Err(of_a_service(flag, &key)),
-    });
-    Ok((asked(reference, default), ends.collect::<Result<_, _>>()?))
+    let mut ends = Vec::new();
+    for end in found {
+        match end {
+            ResolvedEnd::Pod(key) => ends.push(End::Pod(key)),
+            ResolvedEnd::Node(name) => ends.push(End::Node(name)),
+            ResolvedEnd::Address(address) => ends.push(End::Address(address)),
+            ResolvedEnd::Service(key) => {
+                let ports = service(cluster, &key).map_err(|error| unusable(flag, reference, &error))?;
+                let behind: BTreeSet<End> = ports
+                    .ports
+                    .iter()
+                    .flat_map(|port| backends(cluster, &key, port))
+                    .map(|backend| backend.end)
+                    .collect();
+                ends.extend(behind);
+            }
+        }
+    }
+    Ok((asked(reference, default), ends))
 }
 
-/// The Service that has the name, when nothing else has.
-fn service_of(reference: &EndpointRef, default: &str, cluster: &Cluster) -> Option<ObjectKey> {
-    let EndpointRef::Named { kind: None, namespace, name } = reference else { return None };
-    let key = ObjectKey::new(namespace.as_deref().unwrap_or(default), name);
-    cluster.services.contains_key(&key).then_some(key)
+/// The Service that a reference names, if it names one.
+pub(crate) fn service_named(reference: &EndpointRef, globals: &Globals) -> Option<ObjectKey> {
+    let default = globals.namespace.as_deref().unwrap_or("default");
+    match reference {
+        EndpointRef::Named { kind: Some(EndpointType::Service), namespace, name } => {
+            Some(ObjectKey::new(namespace.as_deref().unwrap_or(default), name))
+        }
+        _ => None,
+    }
 }
 
-fn of_a_service(flag: &str, key: &ObjectKey) -> Failure {
-    Failure::unreadable(format!(
-        "`{flag} svc/{key}`: this version answers for pods, nodes and addresses, not for Services"
-    ))
-    .hint("name a pod behind it, and the port on which the pod listens")
+/// A Service that cannot be asked about.
+pub(crate) fn unusable(flag: &str, reference: &EndpointRef, error: &ServiceError) -> Failure {
+    let failure = Failure::unreadable(format!("`{flag} {reference}`: {error}"));
+    match error {
+        ServiceError::NoSuchPort { leads_there: Some(port), .. } => failure.hint(format!(
+            "its pods listen there; the Service's own port is {port}: `--port {port}`, or name a pod"
+        )),
+        ServiceError::WhichPort { .. } => failure.hint("as in `--port 80` or `--port http`"),
+        _ => failure,
+    }
 }
 
 /// The reference with its namespace.

@@ -9,8 +9,10 @@ use std::fmt;
 use netlab_core::diagnostic::Severity;
 use netlab_core::endpoint_ref::{PortName, PortRef, ProtocolRef};
 use netlab_core::input::Loaded;
-use netlab_core::model::cluster::Cluster;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
+use netlab_core::model::service::ServicePort;
+use netlab_core::policy::backends::{Backend, backends, service_port};
 use netlab_core::policy::query::{End, Query, Service, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
 use serde::Serialize;
@@ -27,6 +29,15 @@ pub(crate) struct Question {
     pub(crate) query: Query,
     /// In the user's words.
     pub(crate) asked: Asked,
+    /// The Service that was named as the destination, and what its name hides.
+    pub(crate) service: Option<NamedService>,
+}
+
+/// A Service as the destination.
+#[derive(Debug)]
+pub(crate) struct NamedService {
+    /// What to say about it.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The question as answers repeat it.
@@ -60,16 +71,39 @@ impl Question {
     /// The question that the arguments put to this cluster.
     pub(crate) fn new(args: &PacketArgs, globals: &Globals, cluster: &Cluster) -> Result<Self, Failure> {
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
-        let (to_text, to) = ends::resolve("--to", &args.to, globals, cluster)?;
+        let (to_text, mut to) = ends::resolve("--to", &args.to, globals, cluster)?;
+        if let Some(key) = ends::service_named(&args.to, globals) {
+            let port = service_port_of(args, cluster, &key)?;
+            let behind = backends(cluster, &key, port);
+            to = behind
+                .iter()
+                .map(|backend| backend.end.clone())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            let published =
+                args.port.as_ref().map_or(PortName::Number(port.port), |wanted| wanted.port.clone());
+            let asked = Asked {
+                from: from_text,
+                to: to_text,
+                protocol: port.protocol.as_str().to_owned(),
+                port: Some(value(&published)),
+            };
+            let notes = about_service(&key, port, &behind);
+            let query = Query { from, to, service: Service::Backends(behind) };
+            return Ok(Self { query, asked, service: Some(NamedService { notes }) });
+        }
         let service = service(args, cluster, &to)?;
         let (protocol, port) = match &service {
             Service::Port { protocol, port } => (name_of(*protocol), Some((*port).into())),
             Service::Name { protocol, name } => (name_of(*protocol), Some(name.as_str().into())),
             Service::Icmp => ("ICMP".to_owned(), None),
             Service::Other(number) => (number.to_string(), None),
+            // Only a named Service has backends, and that was answered above.
+            Service::Backends(_) => ("TCP".to_owned(), None),
         };
         let asked = Asked { from: from_text, to: to_text, protocol, port };
-        Ok(Self { query: Query { from, to, service }, asked })
+        Ok(Self { query: Query { from, to, service }, asked, service: None })
     }
 
     /// Compiles what the question is about.
@@ -78,6 +112,61 @@ impl Question {
         let pods: BTreeSet<_> = ends.filter_map(|end| policed_pod(&loaded.cluster, end)).collect();
         compile(loaded, &Scope::Pods(pods))
     }
+}
+
+fn value(port: &PortName) -> serde_json::Value {
+    match port {
+        PortName::Number(number) => (*number).into(),
+        PortName::Name(name) => name.as_str().into(),
+    }
+}
+
+/// The port of a Service that the arguments mean.
+fn service_port_of<'c>(
+    args: &PacketArgs,
+    cluster: &'c Cluster,
+    key: &ObjectKey,
+) -> Result<&'c ServicePort, Failure> {
+    let mut wanted = args.port.clone();
+    match (args.proto, wanted.as_mut()) {
+        (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), _) => {
+            return Err(Failure::unreadable(format!(
+                "`--to {}`: a Service forwards ports, and that protocol has none",
+                args.to
+            ))
+            .hint("name a pod behind it"));
+        }
+        (Some(ProtocolRef::Ports(protocol)), Some(port)) => {
+            if port.protocol.is_some_and(|spoken| spoken != protocol) {
+                return Err(
+                    Failure::unreadable("`--port` and `--proto` contradict").hint("leave one of them out")
+                );
+            }
+            port.protocol = Some(protocol);
+        }
+        _ => {}
+    }
+    service_port(cluster, key, wanted.as_ref()).map_err(|error| ends::unusable("--to", &args.to, &error))
+}
+
+/// What the name of a Service hides: that it leads nowhere, or to another port.
+fn about_service(key: &ObjectKey, port: &ServicePort, behind: &[Backend]) -> Vec<String> {
+    if behind.is_empty() {
+        return vec![format!(
+            "svc/{key} has no endpoint for port {}: a connection is refused, not denied",
+            port.port
+        )];
+    }
+    let ports: BTreeSet<u16> = behind.iter().map(|backend| backend.port).collect();
+    if ports.iter().eq([&port.port]) {
+        return Vec::new();
+    }
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    vec![format!(
+        "port {} of svc/{key} is port {} of its pods, which is the one that policies see",
+        port.port,
+        ports.join(" or ")
+    )]
 }
 
 /// Compiles for analysis: no limit but the map layout's.

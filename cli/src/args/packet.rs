@@ -6,13 +6,14 @@ use netlab_core::endpoint_ref::{EndpointRef, PortRef, ProtocolRef};
 /// Who opens what to whom.
 #[derive(Debug, Args)]
 pub(crate) struct PacketArgs {
-    /// Who opens: `[TYPE/][NAMESPACE/]NAME` (pod, deploy, sts, ds, job, node) or an address
+    /// Who opens: `[TYPE/][NAMESPACE/]NAME` (pod, deploy, sts, ds, job, svc, node) or an address
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) from: EndpointRef,
     /// To whom, in the same form
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) to: EndpointRef,
-    /// The port on the destination: `5432`, `53/udp` or a container port's name
+    /// The port on the destination: `5432`, `53/udp` or a container port's name; a Service's own port, where that is
+    /// the destination
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<PortRef>,
     /// The protocol: tcp, udp, sctp, icmp or a number

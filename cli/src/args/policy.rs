@@ -31,6 +31,7 @@ pub(crate) enum Policy {
   netlab policy eval -f examples/shop --from shop/web --to shop/db --port 5432
   netlab policy eval -f examples/shop -n shop --from web --to api --port http
   netlab policy eval -f examples/shop --from deploy/shop/api --to 192.0.2.7 --proto icmp
+  netlab policy eval -f examples/shop --from shop/web --to svc/shop/api --port http
   netlab policy eval -f examples/shop -n shop --from api --to db --port postgres --expect allow -q")]
     Eval(Eval),
     /// Prove what happens to one packet, in this machine's kernel
@@ -63,10 +64,11 @@ pub(crate) enum Policy {
     /// Addresses outside the cluster are peers too. In the table `*` stands for every workload and `shop/*` for
     /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair, and `-o
     /// matrix` is a truth table: `#` everything, `+` some ports, `.` nothing.
-    /// `-n` and `-l` choose pairs by either end.
+    /// `-n` and `-l` choose pairs by either end; a Service in `--to` stands for the ports of the pods behind it.
     #[command(after_help = "Examples:
   netlab policy connections -f examples/shop --external off
   netlab policy connections -f examples/shop --to shop/db -o wide
+  netlab policy connections -f examples/shop --to svc/shop/api
   netlab policy connections -f examples/shop -n monitoring -o csv
   netlab policy connections -f examples/shop --external off -o matrix
   netlab policy connections -f examples/shop --port 53/udp -o dot
@@ -130,7 +132,7 @@ pub(crate) struct Connections {
     /// Only what is opened to this one, in the same form
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) to: Option<EndpointRef>,
-    /// Only this port: `5432` or `53/udp`
+    /// Only this port: `5432` or `53/udp`; a Service's own port, where `--to` names one
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<PortRef>,
     /// Whether addresses outside the cluster are listed

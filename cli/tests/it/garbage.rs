@@ -77,8 +77,7 @@ fn what_cannot_be_asked_says_why() {
     let directory = odd();
     let path = directory.path();
     for (from, to, port, expected) in [
-        ("t/a", "svc/t/s", "--port=80", "`--to svc/t/s`: this version answers for pods"),
-        ("t/a", "t/s", "--port=80", "`--to svc/t/s`: this version answers for pods"),
+        ("t/a", "t/s", "--port=80", "did you mean `svc/t/s`"),
         ("t/a", "t/done", "--port=80", "t/done has finished: nothing is sent or received there"),
         ("t/new", "t/b", "--port=80", "t/new has no IP address in the input"),
         ("node/x", "t/b", "--port=80", "no Node `x` in the cluster"),

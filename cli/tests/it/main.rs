@@ -11,5 +11,6 @@ mod lab;
 mod leftovers;
 mod lint;
 mod run;
+mod services;
 mod transcripts;
 mod what_if;

@@ -7,6 +7,7 @@
 //! bytes, and [`engine`] runs the kernel's judgement over them. [`mod@evaluate`] answers one question that way,
 //! [`mod@lint`] finds what is probably not meant.
 
+pub mod backends;
 pub mod change;
 mod classes;
 mod compile;

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 
+use super::backends::Backend;
 use super::frame::Tuple;
 
 /// One end of a question.
@@ -47,6 +48,8 @@ pub enum Service {
         /// The name.
         name: String,
     },
+    /// Where a Kubernetes Service leads: each destination has its own port.
+    Backends(Vec<Backend>),
     /// An echo request of the right ICMP.
     Icmp,
     /// Another IP protocol.
@@ -84,22 +87,33 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
     let mut not_asked = Vec::new();
     for from in &query.from {
         for to in &query.to {
-            let (sources, destinations) = (addresses(cluster, from), addresses(cluster, to));
+            let sources = addresses(cluster, from);
+            let destinations = match &query.service {
+                Service::Backends(all) => addresses_behind(all, to),
+                _ => addresses(cluster, to),
+            };
             let ports = ports(cluster, to, &query.service);
             if ports.is_empty() {
                 not_asked.push(format!("{to} has no port of that name"));
             }
+            let leads = |destination: IpAddr, port: u16| match &query.service {
+                Service::Backends(all) => {
+                    all.iter().any(|one| one.end == *to && one.address == destination && one.port == port)
+                }
+                _ => true,
+            };
             let before = pairs.len();
             for (source, destination) in sources
                 .iter()
                 .flat_map(|source| destinations.iter().map(move |destination| (*source, *destination)))
                 .filter(|(source, destination)| source.is_ipv4() == destination.is_ipv4())
             {
-                for port in &ports {
-                    let protocol = match query.service {
+                for port in ports.iter().filter(|port| leads(destination, **port)) {
+                    let protocol = match &query.service {
                         Service::Port { protocol, .. }
                         | Service::Name { protocol, .. }
-                        | Service::Other(protocol) => protocol,
+                        | Service::Other(protocol) => *protocol,
+                        Service::Backends(all) => all.first().map_or(0, |one| one.protocol.number()),
                         Service::Icmp if source.is_ipv4() => 1,
                         Service::Icmp => 58,
                     };
@@ -166,6 +180,14 @@ pub(super) fn addresses(cluster: &Cluster, end: &End) -> Vec<IpAddr> {
     .unwrap_or_default()
 }
 
+/// The addresses of an end to which a Service leads.
+fn addresses_behind(all: &[Backend], to: &End) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = all.iter().filter(|one| one.end == *to).map(|one| one.address).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 fn first_of_each_family(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let of = |ipv4: bool| addresses.iter().find(|address| address.is_ipv4() == ipv4).copied();
     [of(true), of(false)].into_iter().flatten().collect()
@@ -175,6 +197,12 @@ fn ports(cluster: &Cluster, to: &End, service: &Service) -> Vec<u16> {
     match service {
         Service::Port { port, .. } => vec![*port],
         Service::Icmp | Service::Other(_) => vec![0],
+        Service::Backends(all) => {
+            let mut ports: Vec<u16> = all.iter().filter(|one| one.end == *to).map(|one| one.port).collect();
+            ports.sort_unstable();
+            ports.dedup();
+            ports
+        }
         Service::Name { protocol, name } => {
             let End::Pod(key) = to else { return Vec::new() };
             let Some(pod) = cluster.pods.get(key) else { return Vec::new() };

@@ -6,7 +6,9 @@ use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef};
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::{PortRange, Protocol};
+use netlab_core::model::service::ServicePort;
 use netlab_core::policy::Scope;
+use netlab_core::policy::backends::{backends, service, service_port};
 use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
 };
@@ -35,7 +37,7 @@ struct WithNotes<'a> {
 /// Lists.
 pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut input = load::input(globals, terminal)?;
-    let notes = notes(args, &input.loaded.cluster);
+    let mut notes = notes(args, &input.loaded.cluster);
     let reading = match args.host_network {
         HostNetworkArg::Pods => HostNetwork::AsPods,
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
@@ -45,7 +47,12 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
         to: ends("--to", args.to.as_ref(), globals, &input.loaded.cluster)?,
         about: about(globals, &input.loaded.cluster),
-        ports: args.port.as_ref().map(ports).transpose()?,
+        ports: match args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals)?))) {
+            Some((to, key)) => {
+                Some(ports_behind(to, &key, args.port.as_ref(), &input.loaded.cluster, &mut notes)?)
+            }
+            None => args.port.as_ref().map(ports).transpose()?,
+        },
     };
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
@@ -96,6 +103,30 @@ fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
         None => Protocol::ALL.to_vec(),
     };
     Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
+}
+
+/// The ports on which the pods behind a Service listen for it.
+fn ports_behind(
+    to: &EndpointRef,
+    key: &ObjectKey,
+    wanted: Option<&PortRef>,
+    cluster: &Cluster,
+    notes: &mut Vec<String>,
+) -> Result<Allowed, Failure> {
+    let unusable = |error| ends::unusable("--to", to, &error);
+    let chosen: Vec<&ServicePort> = match wanted {
+        Some(_) => vec![service_port(cluster, key, wanted).map_err(unusable)?],
+        None => service(cluster, key).map_err(unusable)?.ports.iter().collect(),
+    };
+    let behind = chosen.iter().flat_map(|port| backends(cluster, key, port));
+    let ports =
+        Allowed::from_ranges(behind.map(|backend| (backend.protocol, PortRange::single(backend.port))));
+    notes.push(if ports.is_empty() {
+        format!("svc/{key} has no endpoint: nothing is behind it")
+    } else {
+        format!("listed are the ports behind svc/{key}: {ports}")
+    });
+    Ok(ports)
 }
 
 /// The pods that the listing is limited to, if it is.

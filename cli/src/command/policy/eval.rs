@@ -1,5 +1,8 @@
 //! `netlab policy eval`: one packet, computed from the manifests.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
 use netlab_core::envelope::Envelope;
 use netlab_core::policy::evaluate::Outcome;
 use netlab_core::policy::{Evaluation, evaluate};
@@ -20,8 +23,44 @@ use crate::question::{Asked, Question};
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
     query: &'a Asked,
+    /// Where the named Service leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoints: Option<Vec<Endpoint<'a>>>,
     #[serde(flatten)]
     evaluation: &'a Evaluation,
+}
+
+/// One place to which a Service leads.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint<'a> {
+    endpoint: &'a str,
+    address: IpAddr,
+    port: u16,
+    verdict: Outcome,
+}
+
+/// The destinations of an evaluation, each with the verdict for all sources.
+fn endpoints(evaluation: &Evaluation) -> Vec<Endpoint<'_>> {
+    let mut found: BTreeMap<(&str, IpAddr, u16), BTreeSet<Outcome>> = BTreeMap::new();
+    for pair in &evaluation.pairs {
+        let verdict = if pair.undefined.is_some() { Outcome::Undefined } else { pair.verdict.into() };
+        found.entry((&pair.to, pair.destination, pair.port)).or_default().insert(verdict);
+    }
+    let joined = |verdicts: BTreeSet<Outcome>| match verdicts.last() {
+        Some(Outcome::Undefined) | None => Outcome::Undefined,
+        Some(only) if verdicts.len() == 1 => *only,
+        Some(_) => Outcome::Mixed,
+    };
+    found
+        .into_iter()
+        .map(|((endpoint, address, port), verdicts)| Endpoint {
+            endpoint,
+            address,
+            port,
+            verdict: joined(verdicts),
+        })
+        .collect()
 }
 
 /// Answers.
@@ -29,12 +68,16 @@ pub(crate) fn run(args: &Eval, globals: &Globals, terminal: &Terminal) -> Result
     let input = load::input(globals, terminal)?;
     let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
     let compiled = question.compile(&input.loaded)?;
-    let evaluation =
+    let mut evaluation =
         evaluate(&input.loaded.cluster, &compiled.rulesets, &question.query).map_err(|error| {
             Failure::unreadable("the policies make tables that cannot be used").because(&error)
         })?;
     let incomplete = !input.not_examined.is_empty();
-    let answer = Answer { query: &question.asked, evaluation: &evaluation };
+    if let Some(service) = &question.service {
+        evaluation.notes.splice(0..0, service.notes.iter().cloned());
+    }
+    let endpoints = question.service.as_ref().map(|_| endpoints(&evaluation));
+    let answer = Answer { query: &question.asked, endpoints, evaluation: &evaluation };
     terminal.answer(&Envelope::new("Evaluation", answer, input.not_examined), |terminal| {
         render(&evaluation, &question.asked.to_string(), terminal.format == Format::Wide)
     })?;

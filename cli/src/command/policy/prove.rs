@@ -39,6 +39,9 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
     let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
+    if let (true, Some(service)) = (question.query.to.is_empty(), &question.service) {
+        return Err(Failure::unreadable("there is nowhere to send to").caused_by(service.notes.join("; ")));
+    }
     let (datapath, obstacle) = choose(args.backend)?;
     if let Some(limit) = globals.timeout {
         give_up_after(limit, terminal.clone());
@@ -57,6 +60,9 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     let mut not_examined = input.not_examined;
     let incomplete = !not_examined.is_empty();
     not_examined.extend(proven.proofs.iter().flat_map(|proof| proof.not_examined.iter().cloned()));
+    if question.service.is_some() {
+        not_examined.push("how the node's proxy leads from the Service to its endpoints".to_owned());
+    }
     not_examined.dedup();
     let envelope = Envelope::new("Proof", Answer { shown, others: rest.clone() }, not_examined);
     let subject = question.asked.to_string();

@@ -1,0 +1,97 @@
+//! Services as ends: what is asked is what is behind them.
+
+use crate::run::{netlab, netlab_reading};
+
+/// A Service whose port is another on its pods, and by name a different one on each.
+const BEHIND: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x, labels: {app: a}}
+spec: {containers: [{name: c, ports: [{name: web, containerPort: 8080}]}]}
+status: {podIPs: [{ip: 10.0.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: x, labels: {app: a}}
+spec: {containers: [{name: c, ports: [{name: web, containerPort: 9090}]}]}
+status: {podIPs: [{ip: 10.0.0.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: x}
+spec: {containers: [{name: c}]}
+status: {podIPs: [{ip: 10.0.0.3}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: s, namespace: x}
+spec:
+  clusterIP: 10.96.0.1
+  selector: {app: a}
+  ports: [{name: http, port: 80, targetPort: web}, {name: admin, port: 81, targetPort: 7000}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: a, namespace: x}
+spec:
+  podSelector: {matchLabels: {app: a}}
+  ingress: [{ports: [{port: 8080}]}]
+";
+
+const SLICE: &str = "---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s-1, namespace: x, labels: {kubernetes.io/service-name: s}}
+addressType: IPv4
+ports: [{name: http, port: 8080, protocol: TCP}]
+endpoints:
+- {addresses: [10.0.0.1], conditions: {ready: true}}
+- {addresses: [10.0.0.2], conditions: {ready: false}}
+";
+
+fn eval(text: &str, port: &str) -> (Option<i32>, serde_json::Value, String) {
+    let question =
+        ["policy", "eval", "-f", "-", "--from", "x/client", "--to", "svc/x/s", "--port", port, "-o", "json"];
+    let run = netlab_reading(text, &question);
+    (run.code, serde_json::from_str(&run.stdout).expect("JSON"), run.stderr)
+}
+
+#[test]
+fn each_endpoint_has_its_own_port_and_verdict() {
+    let (code, json, _) = eval(BEHIND, "http");
+    assert_eq!((code, &json["verdict"]), (Some(3), &"mixed".into()));
+    let endpoints: Vec<_> = json["endpoints"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| format!("{} {} {} {}", one["endpoint"], one["address"], one["port"], one["verdict"]))
+        .collect();
+    let expected = [r#""x/a" "10.0.0.1" 8080 "allow""#, r#""x/b" "10.0.0.2" 9090 "deny""#];
+    assert_eq!(endpoints, expected);
+    assert!(json["notes"][0].as_str().expect("a note").contains("port 80 of svc/x/s is port 8080 or 9090"));
+    assert_eq!(eval(BEHIND, "81").0, Some(1), "a number is the same on both");
+}
+
+#[test]
+fn slices_of_the_input_decide_where_there_are_some() {
+    let with_slice = format!("{BEHIND}{SLICE}");
+    let (code, json, _) = eval(&with_slice, "http");
+    assert_eq!((code, json["endpoints"].as_array().map(Vec::len)), (Some(0), Some(1)));
+    let (code, json, _) = eval(&with_slice, "admin");
+    assert_eq!((code, &json["verdict"]), (Some(3), &"undefined".into()));
+    assert!(json["notes"][0].as_str().expect("a note").contains("no endpoint"), "{json}");
+}
+
+#[test]
+fn the_ports_of_the_pods_are_no_ports_of_the_service() {
+    let (code, json, _) = eval(BEHIND, "7000");
+    assert_eq!(code, Some(2));
+    let text = json.to_string();
+    assert!(text.contains("has no port 7000") && text.contains("--port 81/tcp"), "{text}");
+}
+
+#[test]
+fn connections_to_a_service_are_those_to_its_pods() {
+    let run = netlab(["policy", "connections", "-f", "examples/shop", "--to", "svc/shop/api", "-o", "csv"]);
+    assert_eq!(run.stdout, "from,to,allowed\nshop/web[Deployment],shop/api[Deployment],TCP 8080\n");
+    assert_eq!(run.code, Some(0));
+}
