@@ -6,15 +6,19 @@
 //! writes through [`Tables`], loops over nothing but the headers, and cannot panic.
 
 use crate::abi::{
-    Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PORT_CLASS_ICMP,
-    PORT_CLASS_OTHER, PeerValue, PolicyKey, PolicyValue, RulesetPorts, Transport, Word, echo_address,
-    ipv4_of, is_ipv4, port_page_index, words,
+    Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey,
+    PolicyValue, RulesetPorts, Word, words,
 };
 use crate::conntrack::{
     self, FIN_LOCAL, FIN_REMOTE, NODE, REPLIED, RESET, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
-use crate::packet::{self, Bytes, ETHERNET, Frame, ICMP, ICMPV6, IGMP, Packet, Part, SCTP, TCP, UDP, View};
+use crate::packet::{self, Bytes, Frame, ICMP, ICMPV6, Packet, Part, SCTP, TCP, UDP};
 use crate::reason::Reason;
+
+mod exempt;
+mod row;
+
+use row::{lookup, row};
 
 /// The maps, as the kernel or the host holds them.
 pub trait Tables {
@@ -75,7 +79,7 @@ pub struct Hook {
     pub ingress_ifindex: u32,
     /// True when a socket of this node owns the packet.
     pub socket: bool,
-    /// True when a VLAN tag was taken off the frame.
+    /// True when the tag of a VLAN (not of VLAN 0) was taken off the frame.
     pub vlan: bool,
 }
 
@@ -273,43 +277,25 @@ pub fn decide<T: Tables>(
     let walk = Walk { tables, direction: hook.direction, device };
     if word.ruleset() == 0 {
         scratch.decided(Decision::built_in(Reason::NotReady));
-    } else if word.isolated_at_all() {
+    } else if word.isolated_at_all() || walk.must_read(bytes, scratch) {
         scratch.frame = packet::parse(bytes, &mut scratch.packet);
-        walk.steps(bytes, scratch);
-    } else {
-        walk.open_pod(bytes, scratch);
+        let scratch = tables.opaque(scratch);
+        if scratch.word.isolated_at_all() {
+            walk.steps(bytes, scratch);
+        } else {
+            walk.open_pod(scratch);
+        }
     }
 }
 
 // What is rare or needs many bytes of stack is a function of its own (`inline(never)`): in the kernel the common
 // path then stays short, and all that is on the stack at one time within 512 bytes.
 impl<T: Tables> Walk<'_, T> {
-    /// A pod that no policy selects: its packets pass unread, but it may not pose as another.
-    #[inline(always)]
-    fn open_pod(&self, bytes: &impl Bytes, scratch: &mut Scratch) {
-        if self.direction == Direction::Ingress {
-            return scratch.decided(Decision::built_in(Reason::NotIsolatedIngress));
-        }
-        let own = match bytes.at::<14>(0).map(|ethernet| ethernet.short(12)) {
-            Some(0x0800) => bytes.at::<20>(ETHERNET).is_none_or(|ip| self.is_own_ipv4(ip.bytes4(12))),
-            Some(0x86dd) => bytes.at::<40>(ETHERNET).is_none_or(|ip| self.is_own_ipv6(&ip.address(8))),
-            Some(0x0806) => bytes.at::<28>(ETHERNET).is_none_or(|arp| self.is_own_ipv4(arp.bytes4(14))),
-            _ => true,
-        };
-        if own {
-            scratch.decided(Decision::built_in(Reason::NotIsolatedEgress));
-        } else {
-            scratch.fixed(Reason::Spoof);
-            self.finish(scratch);
-        }
-    }
-
     /// From step to step. Where the compiler could keep what a step found out in registers, [`Tables::opaque`] makes it
     /// read it back: see [`Scratch`].
     #[inline(always)]
     fn steps<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
-        let scratch = self.tables.opaque(scratch);
-        self.parsed(scratch);
+        self.parsed(bytes, scratch);
         let scratch = self.tables.opaque(scratch);
         match scratch.step {
             Step::Fragment => self.later_fragment(scratch),
@@ -334,15 +320,22 @@ impl<T: Tables> Walk<'_, T> {
     }
 
     #[inline(always)]
-    fn parsed(&self, scratch: &mut Scratch) {
+    fn parsed<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
         match scratch.frame {
-            Frame::Arp => self.arp(scratch),
-            Frame::Ip if !scratch.hook.vlan => self.ip(scratch),
-            // A frame that no rule can speak about: dropped where the pod is isolated, else none of our business.
-            Frame::Ip | Frame::Unknown if self.isolated(scratch) => scratch.fixed(Reason::Frame),
-            Frame::Ip | Frame::Unknown => scratch.step = Step::NotIsolated,
             Frame::Malformed => scratch.fixed(Reason::Malformed),
             Frame::Martian => scratch.fixed(Reason::Martian),
+            Frame::Arp if !scratch.hook.vlan => {
+                let forged =
+                    self.direction == Direction::Egress && !self.is_own_sender(&scratch.packet.source);
+                scratch.fixed(if forged { Reason::Spoof } else { Reason::Neighbour });
+            }
+            Frame::Ip if !scratch.hook.vlan => self.ip(bytes, scratch),
+            // A frame that no rule can speak about: dropped where the pod is isolated.
+            _ if self.isolated(scratch) => scratch.fixed(Reason::Frame),
+            _ => match self.refused(scratch) {
+                Some(reason) => scratch.fixed(reason),
+                None => scratch.step = Step::NotIsolated,
+            },
         }
     }
 
@@ -368,16 +361,9 @@ impl<T: Tables> Walk<'_, T> {
     }
 
     #[inline(always)]
-    fn arp(&self, scratch: &mut Scratch) {
-        let forged =
-            self.direction == Direction::Egress && !self.is_own_ipv4(ipv4_of(&scratch.packet.source));
-        scratch.fixed(if forged { Reason::Spoof } else { Reason::Neighbour });
-    }
-
-    #[inline(always)]
-    fn ip(&self, scratch: &mut Scratch) {
+    fn ip<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
         let packet = &scratch.packet;
-        if let Some(reason) = self.exempt(packet, scratch.hook) {
+        if let Some(reason) = self.exempt(bytes, packet, scratch.hook) {
             return scratch.fixed(reason);
         }
         let later = packet.part == Part::Later;
@@ -389,38 +375,12 @@ impl<T: Tables> Walk<'_, T> {
             scratch.fixed(Reason::Node);
         } else if later {
             scratch.step = Step::Fragment;
+        } else if scratch.packet.part == Part::First {
+            // Errors are shorter than any MTU (RFC 1812, RFC 4443): the rest could only rewrite what is quoted.
+            scratch.fixed(Reason::Unrelated);
         } else {
             scratch.step = Step::Error;
         }
-    }
-
-    /// What is decided before any policy: forged sources, neighbour discovery, the node, the pod itself.
-    #[inline(always)]
-    fn exempt(&self, packet: &Packet, hook: Hook) -> Option<Reason> {
-        let egress = self.direction == Direction::Egress;
-        if egress && !self.is_own(&packet.source) {
-            return Some(Reason::Spoof);
-        }
-        if packet.protocol == ICMPV6 && packet.part == Part::Whole {
-            // RFC 4861: neighbour discovery is valid only with hop limit 255, which no router lets through.
-            match (packet.icmp_type, packet.hop_limit) {
-                (134 | 137, _) if egress => return Some(Reason::Router),
-                (133..=137, 255) => return Some(Reason::Neighbour),
-                (130..=132 | 143, 1) => return Some(Reason::MulticastControl),
-                _ => {}
-            }
-        }
-        if packet.protocol == IGMP && packet.hop_limit == 1 && ipv4_of(&packet.destination)[0] & 0xf0 == 0xe0
-        {
-            return Some(Reason::MulticastControl);
-        }
-        if egress && self.is_own_destination(&packet.destination) {
-            return Some(Reason::Itself);
-        }
-        if !egress && hook.ingress_ifindex == hook.ifindex && self.is_own_destination(&packet.source) {
-            return Some(Reason::Itself);
-        }
-        None
     }
 
     /// The rest of a datagram passes iff its first fragment was allowed here, under this word, not too long ago.
@@ -644,40 +604,6 @@ impl<T: Tables> Walk<'_, T> {
         let hook = &scratch.hook;
         self.direction == Direction::Ingress && hook.ingress_ifindex == 0 && hook.socket
     }
-
-    #[inline(always)]
-    fn is_own(&self, source: &Address) -> bool {
-        if is_ipv4(source) { self.is_own_ipv4(ipv4_of(source)) } else { self.is_own_ipv6(source) }
-    }
-
-    /// Also 0.0.0.0, which DHCP and ARP probes send from.
-    #[inline(always)]
-    fn is_own_ipv4(&self, source: [u8; 4]) -> bool {
-        source == self.device.ipv4 || source == [0; 4] || self.any_source()
-    }
-
-    /// Also `::` and link-local addresses, which neighbour discovery sends from.
-    #[inline(always)]
-    fn is_own_ipv6(&self, source: &Address) -> bool {
-        let source = words(source);
-        let link_local = source[0] & 0xc0ff == 0x80fe;
-        source == words(&self.device.ipv6) || source == [0; 2] || link_local || self.any_source()
-    }
-
-    #[inline(always)]
-    fn any_source(&self) -> bool {
-        self.device.flags & Device::ANY_SOURCE != 0
-    }
-
-    #[inline(always)]
-    fn is_own_destination(&self, address: &Address) -> bool {
-        if is_ipv4(address) {
-            self.device.ipv4 != [0; 4] && ipv4_of(address) == self.device.ipv4
-        } else {
-            let own = words(&self.device.ipv6);
-            own != [0; 2] && words(address) == own
-        }
-    }
 }
 
 /// What a packet has to do with flows.
@@ -687,7 +613,8 @@ enum Tracking {
     Follow,
     /// It opens a connection: it is judged whatever is remembered about its tuple.
     Open,
-    /// Nothing: it is judged by itself and remembered by nobody.
+    /// Nothing: it is judged by itself and remembered by nobody. Also a SYN that says FIN or RST: some stacks open
+    /// a connection by it, so no flow answers for it; most do not, so it makes none.
     Never,
 }
 
@@ -695,7 +622,11 @@ impl Tracking {
     #[inline(always)]
     const fn of(packet: &Packet) -> Self {
         let opens = match packet.protocol {
-            TCP => packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) == TCP_SYN,
+            TCP => match packet.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN) {
+                TCP_SYN => true,
+                flags if flags & (TCP_SYN | TCP_ACK) == TCP_SYN => return Self::Never,
+                _ => false,
+            },
             SCTP => packet.flags == SCTP_INIT,
             // What is no echo has no identifier: one such message must not let others in as its replies.
             ICMP | ICMPV6 if !packet.is_echo() => return Self::Never,
@@ -704,77 +635,6 @@ impl Tracking {
         };
         if opens { Self::Open } else { Self::Follow }
     }
-}
-
-/// The one row that decides for a flow opened in `direction`.
-#[inline(never)]
-fn row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
-    scratch.decision = Decision::built_in(Reason::NoEntry);
-    let ruleset = scratch.word.ruleset();
-    if !scratch.word.isolated(direction) {
-        return lookup(tables, &PolicyKey::not_isolated(ruleset, direction), &mut scratch.decision);
-    }
-    let peer_class = peer_class(tables, &scratch.key.remote);
-    if peer_class == NO_PEER_CLASS {
-        return;
-    }
-    let port = match direction {
-        Direction::Ingress => scratch.key.local_port,
-        Direction::Egress => scratch.key.remote_port,
-    };
-    let Some(port_class) = port_class(tables, ruleset, direction, scratch.key.protocol, port) else { return };
-    lookup(tables, &PolicyKey::new(ruleset, direction, port_class, peer_class), &mut scratch.decision);
-}
-
-/// No class: the tables lack what they must have.
-const NO_PEER_CLASS: u32 = 0;
-#[inline(always)]
-fn lookup<T: Tables>(tables: &T, key: &PolicyKey, decision: &mut Decision) {
-    *decision = Decision::built_in(Reason::NoEntry);
-    if let Some(value) = tables.policy(key)
-        && value.echo == key.echo()
-        && matches!(value.verdict, PolicyValue::ALLOW | PolicyValue::DENY)
-    {
-        *decision = Decision {
-            allow: value.verdict == PolicyValue::ALLOW,
-            entry: value.entry,
-            reason: Reason::Row,
-            peer_class: key.peer_class,
-            port_class: key.port_class,
-        };
-    }
-}
-
-/// A PEERS hit, or the longest prefix: `::/0` and `::ffff:0:0/96` are always there, so a miss is an error.
-#[inline(always)]
-fn peer_class<T: Tables>(tables: &T, remote: &Address) -> u32 {
-    if let Some(peer) = tables.peer(remote)
-        && peer.echo == echo_address(remote)
-    {
-        return peer.class;
-    }
-    tables.cidr(&CidrKey { prefix: 128, address: *remote }).map_or(NO_PEER_CLASS, |peer| peer.class)
-}
-
-/// The class of a port in the ruleset's table of a direction; what has no ports has a class of its own.
-#[inline(always)]
-fn port_class<T: Tables>(
-    tables: &T,
-    ruleset: u32,
-    direction: Direction,
-    protocol: u8,
-    port: u16,
-) -> Option<u16> {
-    let transport = match protocol {
-        TCP => Transport::Tcp,
-        UDP => Transport::Udp,
-        SCTP => Transport::Sctp,
-        ICMP | ICMPV6 => return Some(PORT_CLASS_ICMP),
-        _ => return Some(PORT_CLASS_OTHER),
-    };
-    let table = tables.ruleset_ports(ruleset)?.table(direction);
-    let page = tables.port_page(port_page_index(table, transport, port))?;
-    Some(u16::from(tables.port_class(page, (port & 0xff) as u8)?))
 }
 
 #[inline(never)]

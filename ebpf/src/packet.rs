@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is taken for a port, a flag or an address that is not proven to be one. IPv4 options and
 //! IPv6 extension headers move the transport header; later fragments have none; a header that is cut short is
-//! [`Frame::Malformed`], never a guess. VLAN tags are not looked into: they are [`Frame::Unknown`].
+//! [`Frame::Malformed`], never a guess. VLAN tags are not looked into: they are [`Frame::Tagged`].
 
 use crate::abi::{Address, is_ipv4, mapped};
 
@@ -189,7 +189,9 @@ pub enum Frame {
     Ip,
     /// ARP; the packet's source is the sender's protocol address.
     Arp,
-    /// VLAN or an `EtherType` that is neither IP nor ARP.
+    /// A VLAN tag stands in the frame: what follows it was not read.
+    Tagged,
+    /// Another `EtherType`, or ARP of other addresses than IPv4's.
     Unknown,
     /// Headers that end early or contradict themselves.
     Malformed,
@@ -205,15 +207,21 @@ pub fn parse(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
     match ethernet.short(12) {
         0x0800 => ipv4(bytes, packet),
         0x86dd => ipv6(bytes, packet),
-        0x0806 => match bytes.at::<28>(ETHERNET) {
-            Some(arp) => {
-                packet.source = mapped(arp.bytes4(14));
-                Frame::Arp
-            }
-            None => Frame::Malformed,
-        },
+        0x0806 => arp(bytes, packet),
+        0x8100 | 0x88a8 => Frame::Tagged,
         _ => Frame::Unknown,
     }
+}
+
+/// RFC 826. Of other addresses than IPv4 over six-byte ones the sender cannot be read: unknown.
+#[inline(always)]
+fn arp(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
+    let Some(arp) = bytes.at::<28>(ETHERNET) else { return Frame::Malformed };
+    if arp.short(2) != 0x0800 || arp.short(4) != 0x0604 {
+        return Frame::Unknown;
+    }
+    packet.source = mapped(arp.bytes4(14));
+    Frame::Arp
 }
 
 /// RFC 791. A total length of zero is a segmentation-offload packet larger than 64 KiB: the frame bounds it.
@@ -245,9 +253,9 @@ fn ipv4(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
         return later(packet.fragment_protocol, fragment & 0x1fff);
     }
     if header_length == 20 {
-        transport::<true>(bytes, packet, ETHERNET + 20, total - header_length)
+        transport::<true, ICMP>(bytes, packet, ETHERNET + 20, total - header_length)
     } else {
-        transport::<false>(bytes, packet, ETHERNET + header_length, total - header_length)
+        transport::<false, ICMP>(bytes, packet, ETHERNET + header_length, total - header_length)
     }
 }
 
@@ -275,7 +283,7 @@ fn ipv6(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
     }
     if !is_extension_header(packet.protocol) {
         packet.transport_offset = ETHERNET + 40;
-        return transport::<true>(bytes, packet, ETHERNET + 40, payload);
+        return transport::<true, ICMPV6>(bytes, packet, ETHERNET + 40, payload);
     }
     extension_headers(bytes, packet, ETHERNET + 40 + payload)
 }
@@ -302,6 +310,10 @@ fn extension_headers<B: Bytes>(bytes: &B, packet: &mut Packet, end: u32) -> Fram
             return Frame::Malformed;
         }
         packet.transport_offset = next;
+        // RFC 8200 §4.4: with segments left, the destination is not where the packet ends.
+        if packet.protocol == ROUTING && header[3] != 0 {
+            return Frame::Malformed;
+        }
         if packet.protocol == FRAGMENT_HEADER {
             // A second fragment header must not undo the first.
             if packet.part != Part::Whole {
@@ -321,8 +333,11 @@ fn extension_headers<B: Bytes>(bytes: &B, packet: &mut Packet, end: u32) -> Fram
     if is_extension_header(packet.protocol) {
         return Frame::Malformed;
     }
+    if packet.part == Part::First && packet.transport_offset > LAST_TRANSPORT {
+        return Frame::Malformed;
+    }
     let offset = packet.transport_offset;
-    transport::<false>(bytes, packet, offset, end.wrapping_sub(offset))
+    transport::<false, ICMPV6>(bytes, packet, offset, end.wrapping_sub(offset))
 }
 
 const HOP_BY_HOP: u8 = 0;
@@ -345,10 +360,22 @@ const fn part(offset: u16, more: bool) -> Part {
     }
 }
 
-/// RFC 3128: a TCP fragment at offset 1 (8 bytes) can only be there to rewrite the flags that were judged.
+/// Bytes of a fragmented datagram that belong to its first fragment alone, when it begins with extension headers
+/// (RFC 7112 wants them all there). Whoever fragments at the least MTU of IPv6 sends 1232 at once.
+const FIRST_FRAGMENT: u32 = 1_024;
+/// The last place in the frame of a first fragment where what is judged of the transport header still lies there.
+const LAST_TRANSPORT: u32 = ETHERNET + 40 + FIRST_FRAGMENT - 20;
+
+/// RFC 3128: a TCP fragment at offset 1 (8 bytes) can only be there to rewrite the flags that were judged. So can
+/// one of SCTP its chunk's type, and any that overlaps extension headers the whole transport header.
 #[inline(always)]
 fn later(protocol: u8, offset: u16) -> Frame {
-    if protocol == TCP && offset == 1 { Frame::Malformed } else { Frame::Ip }
+    let judged = match protocol {
+        TCP | SCTP => 16,
+        protocol if is_extension_header(protocol) => FIRST_FRAGMENT,
+        _ => 8,
+    };
+    if u32::from(offset) * 8 < judged { Frame::Malformed } else { Frame::Ip }
 }
 
 /// The beginning of a transport header, as far as it is needed.
@@ -362,13 +389,19 @@ struct Start {
 
 /// Reads what is needed of the transport header. `length` is the payload's, from `offset` on. Malformed when the
 /// protocol's header does not fit: 20 bytes for TCP (the flags must be in the first fragment too), 12 for
-/// SCTP, 8 for UDP and ICMP.
+/// SCTP, 8 for UDP and ICMP. `CONTROL` is the family's own ICMP: the other one's number says nothing here.
 #[inline(always)]
-fn transport<const FIXED: bool>(bytes: &impl Bytes, packet: &mut Packet, offset: u32, length: u32) -> Frame {
+fn transport<const FIXED: bool, const CONTROL: u8>(
+    bytes: &impl Bytes,
+    packet: &mut Packet,
+    offset: u32,
+    length: u32,
+) -> Frame {
     let shortest = match packet.protocol {
         TCP => 20,
         SCTP => 12,
-        UDP | ICMP | ICMPV6 => 8,
+        UDP => 8,
+        protocol if protocol == CONTROL => 8,
         _ => return Frame::Ip,
     };
     if length < shortest {
@@ -406,7 +439,7 @@ fn transport<const FIXED: bool>(bytes: &impl Bytes, packet: &mut Packet, offset:
         let Some(byte) = byte else { return Frame::Malformed };
         packet.flags = byte;
     }
-    if matches!(packet.protocol, ICMP | ICMPV6) {
+    if packet.protocol == CONTROL {
         packet.icmp_type = start.icmp_type;
         if is_echo(packet.protocol, start.icmp_type) {
             (packet.source_port, packet.destination_port) = (start.third, start.third);
@@ -444,7 +477,7 @@ pub struct Quoted {
 }
 
 /// The packet that an ICMP error (`protocol` ICMP or ICMPv6, its header at `transport_offset`) is about, as far
-/// as it is quoted. `None` when it is a later fragment or cut before the ports.
+/// as it is quoted. `None` when it is a later fragment, cut before the ports, or no packet that could have been.
 #[inline(always)]
 pub fn quoted(bytes: &impl Bytes, protocol: u8, transport_offset: u32) -> Option<Quoted> {
     let start = transport_offset + 8;
@@ -453,7 +486,7 @@ pub fn quoted(bytes: &impl Bytes, protocol: u8, transport_offset: u32) -> Option
         Quoted { source: [0; 16], destination: [0; 16], protocol: 0, source_port: 0, destination_port: 0 };
     let next = if protocol == ICMP {
         let fragment = u16::from_be_bytes([header[6], header[7]]);
-        if header[0] >> 4 != 4 || fragment & 0x1fff != 0 {
+        if header[0] >> 4 != 4 || header[0] & 0x0f < 5 || fragment & 0x1fff != 0 {
             return None;
         }
         quoted.source = mapped(bytes.read::<4>(start + 12)?);
@@ -467,7 +500,20 @@ pub fn quoted(bytes: &impl Bytes, protocol: u8, transport_offset: u32) -> Option
         quoted.source = bytes.read_address(start + 8)?;
         quoted.destination = bytes.read_address(start + 24)?;
         quoted.protocol = header[6];
-        start + 40
+        // No packet has such an address; as the key of a flow it would name one of the other family.
+        if is_ipv4(&quoted.source) || is_ipv4(&quoted.destination) {
+            return None;
+        }
+        if quoted.protocol == FRAGMENT_HEADER {
+            let fragment = bytes.read::<8>(start + 40)?;
+            if u16::from_be_bytes([fragment[2], fragment[3]]) >> 3 != 0 {
+                return None;
+            }
+            quoted.protocol = fragment[0];
+            start + 48
+        } else {
+            start + 40
+        }
     };
     let header = bytes.read::<8>(next)?;
     match quoted.protocol {

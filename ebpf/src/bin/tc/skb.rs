@@ -56,11 +56,12 @@ impl Skb {
         unsafe { (*self.context).ingress_ifindex }
     }
 
-    /// True when a VLAN tag was taken off the frame.
+    /// True when the tag of a VLAN was taken off the frame. VLAN 0 is none: the kernel goes on as if there were no
+    /// tag, and so must we.
     #[inline(always)]
     pub(crate) fn has_vlan(self) -> bool {
         // SAFETY: as in `new`.
-        unsafe { (*self.context).vlan_present != 0 }
+        unsafe { (*self.context).vlan_present != 0 && (*self.context).vlan_tci & 0x0fff != 0 }
     }
 
     /// True when a socket of this node owns the packet.

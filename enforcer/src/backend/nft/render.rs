@@ -435,7 +435,12 @@ impl Render {
                 |address: &Option<String>| address.as_ref().map_or(String::new(), |a| format!(", {a}"));
             from.push(format!("ip saddr != {{ 0.0.0.0{} }} {}", plus(&ipv4), take(Reason::Spoof)));
             from.push(format!("ip6 saddr != {{ ::, fe80::/10{} }} {}", plus(&ipv6), take(Reason::Spoof)));
+            // No address at all speaks to many only: DHCP, group membership, duplicate address detection.
+            from.push(format!("ip saddr 0.0.0.0 ip daddr < 224.0.0.0 {}", take(Reason::Spoof)));
+            from.push(format!("ip6 saddr :: ip6 daddr != ff00::/8 {}", take(Reason::Spoof)));
         }
+        from.push(format!("icmp type {{ 5, 9 }} {}", take(Reason::Router)));
+        from.push(format!("icmpv6 type {{ 134, 137 }} {}", take(Reason::Router)));
         if !closed {
             from.push(take(Reason::NotIsolatedEgress));
             to.push(take(Reason::NotIsolatedIngress));
@@ -443,7 +448,6 @@ impl Render {
             self.chain(&format!("p{}_to", pod.id), &to);
             return;
         }
-        from.push(format!("icmpv6 type {{ 134, 137 }} {}", take(Reason::Router)));
         for rules in [&mut from, &mut to] {
             rules.push(format!("icmpv6 type 133-137 ip6 hoplimit 255 {}", take(Reason::Neighbour)));
             rules.push(format!(
