@@ -21,6 +21,7 @@ const PROG_FD_BY_ID: libc::c_int = 13;
 const INFO_BY_FD: libc::c_int = 15;
 const PROG_QUERY: libc::c_int = 16;
 const MAP_FREEZE: libc::c_int = 22;
+const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_DETACH: libc::c_int = 34;
@@ -191,6 +192,33 @@ pub(crate) fn update_batch(
     let mut attributes =
         Batch { keys: address(keys), values: address(values), count, map_fd: raw(map), ..Batch::default() };
     call(MAP_UPDATE_BATCH, &mut attributes).map(drop).map_err(|error| (attributes.count, error))
+}
+
+/// Reads up to `count` elements from the position `from` (the beginning, when none) on into `keys` and `values`, which
+/// have room for as many, and puts the next position into `next`. Positions are as long as keys, and at least four
+/// bytes. Returns how many were read and whether there may be more.
+pub(crate) fn lookup_batch(
+    map: BorrowedFd<'_>,
+    from: Option<&[u8]>,
+    next: &mut [u8],
+    keys: &mut [u8],
+    values: &mut [u8],
+    count: u32,
+) -> io::Result<(u32, bool)> {
+    let mut attributes = Batch {
+        in_batch: from.map_or(0, address),
+        out_batch: address_mut(next),
+        keys: address_mut(keys),
+        values: address_mut(values),
+        count,
+        map_fd: raw(map),
+        ..Batch::default()
+    };
+    match call(MAP_LOOKUP_BATCH, &mut attributes) {
+        Ok(_) => Ok((attributes.count, true)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok((attributes.count, false)),
+        Err(error) => Err(error),
+    }
 }
 
 #[repr(C)]

@@ -188,8 +188,10 @@ impl Enforcer {
         let state = self.state();
         let mut dump = MapDump::default();
         for (name, backend) in &state.nodes {
+            let slots = backend.tables().map(|tables| &tables.slots);
             let mut words = Words {
                 rulesets: state.rulesets.as_ref(),
+                slots,
                 pods: BTreeMap::new(),
                 by_ruleset: BTreeMap::new(),
             };
@@ -201,7 +203,8 @@ impl Enforcer {
                 }
             }
             let counted = backend.counters().map_err(|error| chain(&error))?;
-            let entries: Vec<u32> = counted.into_keys().collect();
+            let slot = |entry: u32| slots.and_then(|slots| slots.entries.slot(entry)).unwrap_or(entry);
+            let entries: Vec<u32> = counted.into_keys().map(slot).collect();
             let read =
                 rows::read(map, backend.datapath(), &entries, &words).map_err(|error| chain(&error))?;
             for (map, map_id, rows) in read {
@@ -255,7 +258,11 @@ impl Enforcer {
             .iter_mut()
             .flat_map(|(node, backend)| {
                 let events = backend.datapath_mut().events().drain();
-                events.into_iter().map(move |event| (node.clone(), event))
+                let named = |event: Event| Event {
+                    entry: backend.entry(event.entry, event.word.generation()).unwrap_or(event.entry),
+                    ..event
+                };
+                events.into_iter().map(|event| (node.clone(), named(event))).collect::<Vec<_>>()
             })
             .collect()
     }

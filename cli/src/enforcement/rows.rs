@@ -12,6 +12,7 @@ use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
 use netlab_enforcer::maps::pod::bytes_of;
 use netlab_enforcer::maps::{MapError, StateMaps};
+use netlab_enforcer::update::tables::SlotsOf;
 
 use super::decision::ip;
 use super::{MapRow, hex};
@@ -20,6 +21,8 @@ use super::{MapRow, hex};
 pub(super) struct Words<'a> {
     /// What was compiled.
     pub(super) rulesets: Option<&'a Rulesets>,
+    /// The kernel's numbers of its rulesets and entries.
+    pub(super) slots: Option<&'a SlotsOf>,
     /// Pods by the number of their interface.
     pub(super) pods: BTreeMap<u32, String>,
     /// Pods by ruleset.
@@ -184,6 +187,7 @@ impl Words<'_> {
         if let Some(reason) = Reason::from_entry(entry) {
             return reason.describe().to_owned();
         }
+        let entry = self.slots.and_then(|slots| slots.entry(entry, u32::MAX)).unwrap_or(entry);
         match self.rulesets.and_then(|rulesets| rulesets.cite(entry)) {
             Some(citation) => {
                 if let Some(rule) = citation.rule {

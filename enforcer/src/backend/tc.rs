@@ -19,8 +19,8 @@ use crate::attach::{AttachError, Attached};
 use crate::audit::audit;
 use crate::error::EnforceError;
 use crate::instance::{Datapath, LoadOptions};
-use crate::update::tables::Tables;
-use crate::update::{Placed, Update, restore};
+use crate::update::tables::{Room, Tables};
+use crate::update::{Placed, Update, mend, restore};
 
 /// Enforcement at tc in one network namespace.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ struct Loaded {
     datapath: Datapath,
     /// `None` until the first change is in force.
     tables: Option<Tables>,
+    /// The last update left something behind under numbers that the next may use.
+    stale: bool,
     claims: BTreeMap<u32, Claim>,
 }
 
@@ -60,7 +62,7 @@ impl TcBackend {
     /// [`BackendError`] when the kernel does not take the programs, or the right to load them is missing.
     pub fn load(netns: Netns, options: &LoadOptions) -> Result<Self, BackendError> {
         let datapath = Datapath::load(options).map_err(EnforceError::from)?;
-        let loaded = Loaded { datapath, tables: None, claims: BTreeMap::new() };
+        let loaded = Loaded { datapath, tables: None, stale: false, claims: BTreeMap::new() };
         Ok(Self { netns, admission: Admission::new(), loaded })
     }
 
@@ -90,13 +92,32 @@ impl TcBackend {
     /// [`EnforceError`] when the kernel cannot be read.
     pub fn counters(&self) -> Result<BTreeMap<u32, u64>, EnforceError> {
         let loaded = &self.loaded;
-        let mut entries = loaded.tables.as_ref().map(Tables::entries).unwrap_or_default();
-        entries.extend(Reason::FIXED.map(Reason::entry));
-        Ok(loaded.datapath.state().counters.read(entries)?)
+        let counters = &loaded.datapath.state().counters;
+        let mut counted = counters.read(Reason::FIXED.map(Reason::entry))?;
+        let entries = loaded.tables.iter().flat_map(|tables| tables.slots.entries.places());
+        for (entry, place) in entries {
+            let count = counters.get(place.slot)?;
+            if count != 0 {
+                counted.insert(*entry, count);
+            }
+        }
+        Ok(counted)
     }
 
-    /// The pods' interfaces, by number.
-    fn find<'a>(&self, change: &'a Change, image: &Image) -> Result<Vec<Found<'a>>, EnforceError> {
+    /// The change's number of an entry that an event or a map told of, in the generation of which it told. The kernel
+    /// reuses numbers; `None` when this one has been too often since.
+    pub fn entry(&self, told: u32, generation: u32) -> Option<u32> {
+        let slots = self.loaded.tables.as_ref().map(|tables| &tables.slots);
+        slots.map_or(Some(told), |slots| slots.entry(told, generation))
+    }
+
+    /// The pods' interfaces, with their records as the kernel is to have them.
+    fn find<'a>(
+        &self,
+        change: &'a Change,
+        image: &Image,
+        tables: &Tables,
+    ) -> Result<Vec<Found<'a>>, EnforceError> {
         let mut netlink = Netlink::open_in(&self.netns)?;
         change
             .pods
@@ -107,7 +128,7 @@ impl TcBackend {
                     interface: pod.interface.clone(),
                 })?;
                 // Without the id the mid-flow rule is off for the pod, nothing else.
-                let device = image.device(pod, link.peer_netns_id.unwrap_or(-1));
+                let device = tables.slots.device(&image.device(pod, link.peer_netns_id.unwrap_or(-1)));
                 Ok(Found { pod, ifindex: link.index, device })
             })
             .collect()
@@ -115,14 +136,19 @@ impl TcBackend {
 
     fn program(&mut self, change: &Change) -> Result<(), EnforceError> {
         let image = Image::from_change(change)?;
-        let found = self.find(change, &image)?;
+        let (maps, state) = (self.loaded.datapath.policy(), self.loaded.datapath.state());
+        let tables = Tables::place(&image, self.loaded.tables.as_ref(), Room::of(maps, state))?;
+        let found = self.find(change, &image, &tables)?;
         let loaded = &mut self.loaded;
         loaded.forget_lost_claims(&self.netns, &found)?;
         let former = self.admission.in_force().zip(loaded.tables.as_ref());
         let former = former.map(|(change, tables)| Placed { change, tables });
-        let tables = Tables::place(&image, former.map(|former| former.tables));
-        let maps = loaded.datapath.policy();
-        let update = Update::plan(maps, loaded.datapath.state(), former, Placed { change, tables: &tables })?;
+        if let Some(former) = former.filter(|_| loaded.stale) {
+            mend(loaded.datapath.policy(), former.tables)?;
+            loaded.stale = false;
+        }
+        let (maps, state) = (loaded.datapath.policy(), loaded.datapath.state());
+        let update = Update::plan(maps, state, former, Placed { change, tables: &tables })?;
         update.prepare()?;
         let mut fresh = match loaded.claim_new(&self.netns, &found) {
             Ok(fresh) => fresh,
@@ -145,8 +171,8 @@ impl TcBackend {
                 claim.device = found.device;
             }
         }
-        // What is stale shows in the audit; the change itself is in force.
-        let _ = update.finish();
+        // What is stale shows in the audit and goes before the next change; the change itself is in force.
+        loaded.stale = update.finish().is_err();
         loaded.claims.append(&mut fresh);
         loaded.let_go(&found);
         loaded.tables = Some(tables);
@@ -157,10 +183,12 @@ impl TcBackend {
     /// Puts back what somebody else changed.
     fn mend(&mut self, change: &Change) -> Result<(), EnforceError> {
         let image = Image::from_change(change)?;
-        let found = self.find(change, &image)?;
+        let Some(tables) = &self.loaded.tables else { return Ok(()) };
+        let found = self.find(change, &image, tables)?;
         let loaded = &mut self.loaded;
         let Some(tables) = &loaded.tables else { return Ok(()) };
-        restore(loaded.datapath.policy(), tables)?;
+        mend(loaded.datapath.policy(), tables)?;
+        loaded.stale = false;
         loaded.forget_lost_claims(&self.netns, &found)?;
         let mut fresh = loaded.claim_new(&self.netns, &found)?;
         loaded.claims.append(&mut fresh);
@@ -245,6 +273,14 @@ impl Loaded {
         claimed
     }
 
+    /// Empties the maps, once nothing is claimed any more: what comes next may use the same numbers anew.
+    fn clear(&self, tables: &Tables) -> Result<(), EnforceError> {
+        let (maps, state) = (self.datapath.policy(), self.datapath.state());
+        restore(maps, &Tables::default())?;
+        state.forget_flows()?;
+        Ok(state.counters.forget(tables.slots.entries.places().values().map(|place| place.slot))?)
+    }
+
     /// Lets go of interfaces that are no longer wanted: first the programs, then the record.
     fn let_go(&mut self, wanted: &[Found<'_>]) {
         let unwanted: Vec<u32> = self
@@ -323,7 +359,7 @@ impl Backend for TcBackend {
         // The links are descriptors: dropping them is all, and cannot fail. Programs and maps go with the value.
         self.loaded.claims.clear();
         let cleared = match self.loaded.tables.take() {
-            Some(_) => restore(self.loaded.datapath.policy(), &Tables::default()),
+            Some(tables) => self.loaded.clear(&tables),
             None => Ok(()),
         };
         match cleared {

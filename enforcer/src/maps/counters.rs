@@ -64,6 +64,16 @@ impl Counters {
         Ok(values.chunks_exact(8).filter_map(from_bytes::<u64>).fold(0, u64::wrapping_add))
     }
 
+    /// Sets some counters to zero, on every CPU. What is counted meanwhile may be lost.
+    pub fn forget(&self, indices: impl IntoIterator<Item = u32>) -> Result<(), MapError> {
+        let zero = vec![0; self.cpus * 8];
+        for index in indices.into_iter().filter(|index| *index < self.length) {
+            bpf::update(self.fd.as_fd(), &index.to_ne_bytes(), &zero)
+                .map_err(|error| MapError::call("write", self.name, error))?;
+        }
+        Ok(())
+    }
+
     /// The sums of some counters, those that are not zero.
     pub fn read(&self, indices: impl IntoIterator<Item = u32>) -> Result<BTreeMap<u32, u64>, MapError> {
         let mut counted = BTreeMap::new();

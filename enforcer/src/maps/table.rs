@@ -129,6 +129,12 @@ impl<K: Pod, V: Pod> Table<K, V> {
         Ok(entries)
     }
 
+    /// Every element of an array, with few calls: key and value.
+    pub fn elements(&self) -> Result<Vec<(u32, V)>, MapError> {
+        batch::read_array(self.fd(), self.max_entries)
+            .map_err(|error| MapError::call("read", self.name, error))
+    }
+
     /// Removes every element.
     pub fn clear(&self) -> Result<(), MapError> {
         for key in self.keys()? {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::Rulesets;
-use netlab_core::policy::change::Verdict;
+use netlab_core::policy::change::{Change, Verdict};
 use netlab_core::policy::frame::opening;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
@@ -327,7 +327,7 @@ fn enforce(
     let image = Image::from_change(&change)?;
     let netns = lab.node(node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
     let failed = |source| ProveError::Backend { backend: "tc", source };
-    let mut backend = TcBackend::load(netns, &options(rulesets)).map_err(failed)?;
+    let mut backend = TcBackend::load(netns, &options(rulesets, &change)).map_err(failed)?;
     backend.apply(&change).map_err(failed)?;
     let witnesses = asked
         .iter()
@@ -341,10 +341,13 @@ fn enforce(
     Ok(Enforced { devices: devices.collect(), backend, image, witnesses })
 }
 
-/// A lab's sizes, with no more counters than there are entries: each is made once per CPU and instance.
-fn options(rulesets: &Rulesets) -> LoadOptions {
+/// A lab's sizes, with no more counters than there are entries: each is made once per CPU and instance. Arrays that hold
+/// every number of the change, so that the kernel's numbers are the change's and rows can be compared by them.
+fn options(rulesets: &Rulesets, change: &Change) -> LoadOptions {
     let counters = rulesets.numbers.entry_limit().max(FIRST_COMPILED_ENTRY).next_power_of_two();
-    LoadOptions { sizes: MapSizes { counters, ..MapSizes::LAB }, ..LoadOptions::LAB }
+    let last = change.rulesets.last().map_or(0, |ruleset| ruleset.id);
+    let rulesets = MapSizes::LAB.rulesets.max(last.saturating_add(1));
+    LoadOptions { sizes: MapSizes { counters, rulesets, ..MapSizes::LAB }, ..LoadOptions::LAB }
 }
 
 fn stored(address: std::net::IpAddr) -> Address {

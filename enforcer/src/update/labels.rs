@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use netlab_core::policy::change::{Cell, Change, PortClass, Verdict};
 use netlab_ebpf::abi::{Address, CidrKey, Direction, PolicyKey, PolicyValue};
 
-use super::tables::Labels;
+use super::Placed;
+use super::tables::{Labels, SlotsOf};
 
 /// The steps between two sets of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,9 +34,11 @@ pub struct Relabelling {
 /// A class table: cells of each peer class, by ruleset and direction.
 type Rows<'a> = BTreeMap<(u32, Direction), (&'a [PortClass], BTreeMap<u32, &'a [Cell]>)>;
 
-/// Works out the steps from what `former` labels addresses to what `change` does.
-pub fn relabel(former: &Change, old: &Labels, change: &Change, new: &Labels) -> Relabelling {
-    let (old_rows, new_rows) = (rows(former), rows(change));
+/// Works out the steps from what `former` labels addresses to what `next` does.
+pub fn relabel(former: Placed<'_>, next: Placed<'_>) -> Relabelling {
+    let (old, new) = (&former.tables.labels, &next.tables.labels);
+    let (old_rows, new_rows) = (rows(former.change), rows(next.change));
+    let (old_slots, new_slots) = (&former.tables.slots, &next.tables.slots);
     let leaving: Rows<'_> = old_rows
         .iter()
         .filter(|(key, _)| !new_rows.contains_key(*key))
@@ -78,11 +81,11 @@ pub fn relabel(former: &Change, old: &Labels, change: &Change, new: &Labels) -> 
     }
     steps.remove = old.keys().filter(|key| !new.contains_key(key)).copied().collect();
     for (class, parent) in &copies {
-        copy(&mut steps.rows, &leaving, *parent, *class);
+        copy(&mut steps.rows, (&leaving, old_slots), *parent, *class);
     }
     for ((before, after), class) in &transitional {
-        copy(&mut steps.rows, &leaving, *before, *class);
-        copy(&mut steps.rows, &new_rows, *after, *class);
+        copy(&mut steps.rows, (&leaving, old_slots), *before, *class);
+        copy(&mut steps.rows, (&new_rows, new_slots), *after, *class);
     }
     steps
 }
@@ -109,8 +112,13 @@ fn same_everywhere(rows: &Rows<'_>, one: u32, other: u32) -> bool {
     one == other || rows.values().all(|(_, cells)| cells.get(&one) == cells.get(&other))
 }
 
-/// Gives `class` the rows of `parent` in every table.
-fn copy(into: &mut BTreeMap<PolicyKey, PolicyValue>, rows: &Rows<'_>, parent: u32, class: u32) {
+/// Gives `class` the rows of `parent` in every table, as the kernel has them.
+fn copy(
+    into: &mut BTreeMap<PolicyKey, PolicyValue>,
+    (rows, slots): (&Rows<'_>, &SlotsOf),
+    parent: u32,
+    class: u32,
+) {
     for ((ruleset, direction), (ports, cells)) in rows {
         for (port, cell) in ports.iter().zip(cells.get(&parent).copied().unwrap_or_default()) {
             let key = PolicyKey::new(*ruleset, *direction, port.class, class);
@@ -120,6 +128,7 @@ fn copy(into: &mut BTreeMap<PolicyKey, PolicyValue>, rows: &Rows<'_>, parent: u3
             };
             let value =
                 PolicyValue { verdict, tier: cell.tier, zero: 0, entry: cell.entry, echo: key.echo() };
+            let (key, value) = slots.row(&key, &value);
             into.insert(key, value);
         }
     }

@@ -12,6 +12,7 @@
 //! removed (the audit shows it). The first change of all needs no grace: nothing is claimed yet.
 
 pub mod labels;
+pub mod slots;
 pub mod tables;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use self::labels::{Relabelling, relabel};
 use self::tables::{Labels, Tables, peer_value};
 use crate::bpf;
 use crate::error::EnforceError;
-use crate::maps::{MapError, PolicyMaps, StateMaps};
+use crate::maps::pod::{Pod, bytes_of, from_bytes};
+use crate::maps::{MapError, PolicyMaps, StateMaps, Table};
 
 /// A change with its tables.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,7 @@ pub struct Placed<'a> {
 #[derive(Debug)]
 pub struct Update<'a> {
     maps: &'a PolicyMaps,
+    state: &'a StateMaps,
     former: Option<Placed<'a>>,
     next: &'a Tables,
     relabelling: Relabelling,
@@ -52,23 +55,23 @@ impl<'a> Update<'a> {
     /// [`EnforceError`] when both tables do not fit into the maps at once, or disagree.
     pub fn plan(
         maps: &'a PolicyMaps,
-        state: &StateMaps,
+        state: &'a StateMaps,
         former: Option<Placed<'a>>,
         next: Placed<'a>,
     ) -> Result<Self, EnforceError> {
         let relabelling = match former {
-            Some(former) => relabel(former.change, &former.tables.labels, next.change, &next.tables.labels),
+            Some(former) => relabel(former, next),
             None => Relabelling {
                 refine: next.tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect(),
                 ..Relabelling::default()
             },
         };
-        next.tables.fit(former.map(|former| former.tables), relabelling.rows.len(), maps, state)?;
+        next.tables.fit(former.map(|former| former.tables), relabelling.rows.len(), maps)?;
         let is_new = |key: &PolicyKey| former.is_none_or(|former| !former.tables.policy.contains_key(key));
         let mut rows = relabelling.rows.clone();
         rows.extend(next.tables.policy.iter().map(|(key, value)| (*key, *value)));
         rows.retain(|key, _| is_new(key));
-        Ok(Self { maps, former, next: next.tables, relabelling, rows })
+        Ok(Self { maps, state, former, next: next.tables, relabelling, rows })
     }
 
     /// Steps 1 to 3. On error everything is as before.
@@ -86,6 +89,9 @@ impl<'a> Update<'a> {
     fn write(&self) -> Result<(), EnforceError> {
         let former = self.former.map(|former| former.tables);
         let maps = self.maps;
+        // Packets that another entry of that number counted are long gone, but their count is not.
+        let reused = former.map(|former| self.next.slots.entries.reused(&former.slots.entries));
+        self.state.counters.forget(reused.into_iter().flatten())?;
         maps.policy.set_all(self.rows.iter().map(|(key, value)| (*key, *value)))?;
         let added = missing(&self.next.port_classes, former.map(|former| &former.port_classes));
         maps.port_classes.set_all(added.map(|(key, value): (&u32, &PortPage)| (*key, *value)))?;
@@ -157,11 +163,29 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Writes every element again and removes what is not the tables', where somebody else changed the maps.
+/// Writes every element again and removes what is not the tables', where nothing reads the maps yet.
 ///
 /// # Errors
 /// [`EnforceError`] when a map cannot be read or written.
 pub fn restore(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
+    write_again(maps, tables)?;
+    remove_others(maps, tables)
+}
+
+/// The same while packets read the maps, where somebody else changed them or an update could not be finished: no
+/// packet that found one of our rows before finds none now.
+///
+/// # Errors
+/// [`EnforceError`] when a map cannot be read or written, or the kernel does not wait for its readers.
+pub fn mend(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
+    write_again(maps, tables)?;
+    // Labels that go were read by packets that still look for their rows.
+    bpf::wait_for_readers().map_err(EnforceError::Grace)?;
+    remove_others(maps, tables)
+}
+
+/// Writes every element, then removes the labels that are not ours.
+fn write_again(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
     maps.policy.set_all(tables.policy.iter().map(|(key, value)| (*key, *value)))?;
     maps.port_classes.set_all(tables.port_classes.iter().map(|(key, value)| (*key, *value)))?;
     maps.port_pages.set_all(tables.port_pages.iter().map(|(key, value)| (*key, *value)))?;
@@ -173,13 +197,31 @@ pub fn restore(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
             maps.peers.remove(&key)?;
         }
     }
-    for key in maps.cidrs.keys()?.into_iter().filter(|key| !tables.labels.contains_key(key)) {
+    let mut prefixes = maps.cidrs.keys()?;
+    prefixes.sort_unstable();
+    for key in prefixes.into_iter().filter(|key| !tables.labels.contains_key(key)) {
         maps.cidrs.remove(&key)?;
     }
+    Ok(())
+}
+
+/// Removes rows that are not ours, and blanks the elements of arrays.
+fn remove_others(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
     for key in maps.policy.keys()?.into_iter().filter(|key| !tables.policy.contains_key(key)) {
         maps.policy.remove(&key)?;
     }
-    Ok(())
+    blank(&maps.rulesets, &tables.rulesets)?;
+    blank(&maps.port_pages, &tables.port_pages)?;
+    Ok(blank(&maps.port_classes, &tables.port_classes)?)
+}
+
+/// Zeroes what an array holds beside `wanted`.
+fn blank<V: Pod>(array: &Table<u32, V>, wanted: &BTreeMap<u32, V>) -> Result<(), MapError> {
+    let zero = vec![0; size_of::<V>()];
+    let Some(blank) = from_bytes::<V>(&zero) else { return Ok(()) };
+    let others = array.elements()?.into_iter();
+    let others = others.filter(|(key, value)| !wanted.contains_key(key) && bytes_of(value) != zero);
+    array.set_all(others.map(|(key, _)| (key, blank)).collect::<Vec<_>>())
 }
 
 /// Single addresses come first and are most; between them the order does not matter.

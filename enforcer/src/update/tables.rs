@@ -1,16 +1,20 @@
 //! What the policy maps must hold under one change: the change's image, at its places in the kernel.
 //!
-//! Invariant: port tables and pages keep their numbers from one change to the next as long as their content is
-//! wanted, and a number is not given to another content while the former change can still be read. So tables of
-//! two successive changes never disagree about an element that both have.
+//! Invariant: rulesets, entries, port tables and pages keep their numbers in the kernel from one change to the next as
+//! long as they are wanted, and a number is not given to anything else while the former change can still be read. So
+//! tables of two successive changes never disagree about an element that both have. The numbers of the change itself
+//! are never reused and would outgrow the kernel's arrays: [`Slots`] are the kernel's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{
-    Address, CidrKey, PeerValue, PolicyKey, PolicyValue, PortPage, RulesetPorts, Transport, echo_address,
+    Address, CidrKey, Device, PeerValue, PolicyKey, PolicyValue, PortPage, RulesetPorts, Transport, Word,
+    echo_address,
 };
+use netlab_ebpf::reason::FIRST_COMPILED_ENTRY;
 
+use super::slots::{NoSlot, Slots};
 use crate::error::EnforceError;
 use crate::maps::{PolicyMaps, StateMaps};
 
@@ -33,31 +37,102 @@ pub struct Tables {
     pub port_pages: BTreeMap<u32, u32>,
     /// `PORT_CLASSES`.
     pub port_classes: BTreeMap<u32, PortPage>,
+    /// The kernel's numbers of the change's rulesets and entries.
+    pub slots: SlotsOf,
+}
+
+/// The kernel's numbers of what a change numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotsOf {
+    /// Rulesets: they index `RULESETS`.
+    pub rulesets: Slots,
+    /// Entries: they index `COUNTERS`. Those of built-in reasons are not among them and are what they are.
+    pub entries: Slots,
+}
+
+/// How many numbers the kernel's arrays have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Elements of `RULESETS`.
+    pub rulesets: u32,
+    /// Elements of `COUNTERS`.
+    pub entries: u32,
+}
+
+impl Room {
+    /// Of a loaded object.
+    pub fn of(maps: &PolicyMaps, state: &StateMaps) -> Self {
+        Self { rulesets: maps.rulesets.max_entries(), entries: state.counters.len() }
+    }
+}
+
+impl SlotsOf {
+    fn next(&self, image: &Image, room: Room) -> Result<Self, EnforceError> {
+        let rulesets: BTreeSet<u32> = image.ruleset_ports.keys().copied().collect();
+        let entries = image.policy.values().map(|value| value.entry);
+        let entries: BTreeSet<u32> = entries.filter(|entry| *entry >= FIRST_COMPILED_ENTRY).collect();
+        let none = |map| move |NoSlot { needed, room }| EnforceError::Room { map, needed, room };
+        let generation = image.generation;
+        Ok(Self {
+            rulesets: self
+                .rulesets
+                .next(&rulesets, generation, 1..room.rulesets)
+                .map_err(none("RULESETS"))?,
+            entries: self
+                .entries
+                .next(&entries, generation, FIRST_COMPILED_ENTRY..room.entries)
+                .map_err(none("COUNTERS"))?,
+        })
+    }
+
+    /// A row of the image or of one of its rulesets, as the kernel has it. What has no slot stays what it is.
+    pub fn row(&self, key: &PolicyKey, value: &PolicyValue) -> (PolicyKey, PolicyValue) {
+        let ruleset = self.rulesets.slot(key.ruleset).unwrap_or(key.ruleset);
+        let entry = self.entries.slot(value.entry).unwrap_or(value.entry);
+        let key = PolicyKey { ruleset, ..*key };
+        (key, PolicyValue { entry, echo: key.echo(), ..*value })
+    }
+
+    /// A record of the image, as the kernel has it.
+    pub fn device(&self, device: &Device) -> Device {
+        use netlab_ebpf::abi::Direction::{Egress, Ingress};
+        let word = device.word;
+        let ruleset = self.rulesets.slot(word.ruleset()).unwrap_or(word.ruleset());
+        let word = Word::new(ruleset, word.isolated(Ingress), word.isolated(Egress), word.generation());
+        Device { word, ..*device }
+    }
+
+    /// The change's number of an entry that the kernel told of, in the generation of which it told; `None` when that
+    /// is too long ago.
+    pub fn entry(&self, slot: u32, generation: u32) -> Option<u32> {
+        if slot < FIRST_COMPILED_ENTRY { Some(slot) } else { self.entries.number(slot, generation) }
+    }
 }
 
 impl Tables {
     /// Places an image beside what is in force.
-    pub fn place(image: &Image, former: Option<&Self>) -> Self {
+    ///
+    /// # Errors
+    /// [`EnforceError::Room`] when the kernel's arrays have too few numbers for both.
+    pub fn place(image: &Image, former: Option<&Self>, room: Room) -> Result<Self, EnforceError> {
+        let slots = former.map_or_else(SlotsOf::default, |former| former.slots.clone()).next(image, room)?;
         let mut labels = Labels::new();
         for (address, value) in &image.peers {
             labels.insert(CidrKey { prefix: 128, address: *address }, value.class);
         }
         labels.extend(image.cidrs.iter().map(|(key, value)| (*key, value.class)));
-        let mut tables = Self { policy: image.policy.clone(), labels, ..Self::default() };
+        let policy = image.policy.iter().map(|(key, value)| slots.row(key, value)).collect();
+        let mut tables = Self { policy, labels, slots, ..Self::default() };
         let mut places = Places::new(former);
         for (ruleset, ports) in &image.ruleset_ports {
             let mut place = |table: u32| {
                 if table == 0 { 0 } else { places.table(&pages(image, table), &mut tables) }
             };
             let ports = RulesetPorts { ingress: place(ports.ingress), egress: place(ports.egress) };
-            tables.rulesets.insert(*ruleset, ports);
+            let slot = tables.slots.rulesets.slot(*ruleset).unwrap_or(*ruleset);
+            tables.rulesets.insert(slot, ports);
         }
-        tables
-    }
-
-    /// Every entry that can be counted.
-    pub fn entries(&self) -> BTreeSet<u32> {
-        self.policy.values().map(|value| value.entry).collect()
+        Ok(tables)
     }
 
     /// Refuses tables that do not fit beside the former ones and the `transitional` rows.
@@ -70,7 +145,6 @@ impl Tables {
         former: Option<&Self>,
         transitional: usize,
         maps: &PolicyMaps,
-        state: &StateMaps,
     ) -> Result<(), EnforceError> {
         let empty = Self::default();
         let former = former.unwrap_or(&empty);
@@ -90,7 +164,6 @@ impl Tables {
         both(&self.rulesets, &former.rulesets, "RULESETS")?;
         both(&self.port_pages, &former.port_pages, "PORT_PAGES")?;
         both(&self.port_classes, &former.port_classes, "PORT_CLASSES")?;
-        last("ruleset", "RULESETS", self.rulesets.keys().next_back(), maps.rulesets.max_entries())?;
         last(
             "port table's page",
             "PORT_PAGES",
@@ -102,8 +175,7 @@ impl Tables {
             "PORT_CLASSES",
             self.port_classes.keys().next_back(),
             maps.port_classes.max_entries(),
-        )?;
-        last("entry", "COUNTERS", self.entries().last(), state.counters.len())
+        )
     }
 }
 

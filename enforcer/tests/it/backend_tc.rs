@@ -76,3 +76,42 @@ fn a_pod_that_leaves_is_open_and_nothing_else_changes() {
     assert!(place.backend.counted().get(&65) <= before.get(&65));
     assert_eq!(place.backend.observe().expect("observation").drift, Vec::<String>::new());
 }
+
+#[test]
+fn numbers_that_are_never_reused_do_not_exhaust_the_kernels_arrays() {
+    let Some(mut place) = Enforced::tc() else { return };
+    // Room for two changes at once and no more: two rulesets each, and four entries.
+    let sizes = MapSizes { rulesets: 5, counters: 64 + 8, ..MapSizes::LAB };
+    let options = LoadOptions { sizes, ..LoadOptions::LAB };
+    place.backend =
+        TcBackend::load(place.site.node().try_clone().expect("a second handle"), &options).expect("loaded");
+    let _listener = listen(place.site.pod("db"), DB[0], 5432);
+    let mut last = 0;
+    for generation in 1..=100 {
+        // Every change has numbers of its own, far beyond the arrays' ends.
+        let (web, db, entry) = (2 * generation, 2 * generation + 1, 1000 * generation);
+        let mut isolated = db_isolated(db);
+        let cells = isolated.ingress.iter_mut().flat_map(|table| &mut table.rows);
+        for cell in cells.flat_map(|row| &mut row.cells) {
+            cell.entry += entry;
+        }
+        place.apply(generation, vec![open(web), isolated], web, db);
+        if generation % 20 == 0 {
+            connect(place.site.pod("web"), DB[0], 5432).expect("allowed");
+            let counted = place.backend.counted();
+            let ours: Vec<_> = counted.iter().filter(|(number, _)| **number >= 64).collect();
+            assert_eq!(ours, [(&(entry + 64), &1)], "counted since the number was given, under its own name");
+            let events = place.backend.datapath_mut().events().drain();
+            let event = events.into_iter().rfind(|event| event.entry >= 64).expect("an event");
+            assert_eq!(event.word.generation(), generation);
+            assert_eq!(place.backend.entry(event.entry, generation), Some(entry + 64));
+            last = event.entry;
+        }
+        assert_eq!(place.backend.observe().expect("observation").drift, Vec::<String>::new());
+    }
+    assert!(last < 72, "the kernel's numbers are within its arrays");
+    // Three rulesets are too many beside the two in force.
+    let change = place.site.change(101, vec![open(901), open(902), db_isolated(903)], 901, 903);
+    let error = place.backend.apply(&change).expect_err("no room");
+    assert!(error.message.contains("RULESETS"), "{error}");
+}

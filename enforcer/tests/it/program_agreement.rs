@@ -22,7 +22,7 @@ use netlab_core::testing::{case, manifest, upstream};
 use netlab_ebpf::abi::Direction;
 use netlab_enforcer::maps::MapSizes;
 use netlab_enforcer::update::restore;
-use netlab_enforcer::update::tables::Tables;
+use netlab_enforcer::update::tables::{Room, Tables};
 use netlab_enforcer::{Datapath, LoadOptions};
 use netlab_node::Netns;
 use netlab_node::netlink::{Batch, Mac, Netlink, VethEnd};
@@ -138,8 +138,10 @@ impl World {
 
     /// Puts the tables into the maps.
     fn program(&self, machine: &Machine) -> Result<(), String> {
-        restore(machine.datapath.policy(), &Tables::place(&self.trial.image, None))
-            .map_err(|error| error.to_string())
+        let maps = machine.datapath.policy();
+        let room = Room::of(maps, machine.datapath.state());
+        let tables = Tables::place(&self.trial.image, None, room).map_err(|error| error.to_string())?;
+        restore(maps, &tables).map_err(|error| error.to_string())
     }
 
     /// Oracle, engine and program; an error says who differs.

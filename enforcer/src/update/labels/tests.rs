@@ -11,7 +11,8 @@ use netlab_core::policy::change::{
 use netlab_ebpf::abi::{Address, CidrKey, Direction, PolicyKey, PolicyValue, mapped};
 
 use super::{longest, relabel};
-use crate::update::tables::Labels;
+use crate::update::Placed;
+use crate::update::tables::{Labels, SlotsOf, Tables};
 
 /// A table whose cell for a class depends on the ruleset's number and the class alone, as with interned content.
 fn table(ruleset: u32, classes: &BTreeSet<u32>) -> DirectionTable {
@@ -56,31 +57,24 @@ fn change(rng: &mut Rng, generation: u32, rulesets: &[u32], classes: std::ops::R
     Change { generation, rulesets, peers, pods: vec![] }
 }
 
-/// The labels and rows of a change, without the port tables that an image takes long to make.
-struct Tables {
-    labels: Labels,
-    policy: BTreeMap<PolicyKey, PolicyValue>,
-}
-
-impl Tables {
-    fn of(change: &Change) -> Self {
-        let label = |peer: &PeerPrefix| match peer.address {
-            IpAddr::V4(address) => (
-                CidrKey { prefix: u32::from(peer.length) + 96, address: mapped(address.octets()) },
-                peer.class,
-            ),
-            IpAddr::V6(address) => {
-                (CidrKey { prefix: u32::from(peer.length), address: address.octets() }, peer.class)
-            }
-        };
-        let labels: Labels = change.peers.iter().map(label).collect();
-        let mut policy = BTreeMap::new();
-        let rows = super::rows(change);
-        for class in labels.values() {
-            super::copy(&mut policy, &rows, *class, *class);
+/// The labels and rows of a change, without the port tables that an image takes long to make. Every number is its
+/// own slot.
+fn tables(change: &Change) -> Tables {
+    let label = |peer: &PeerPrefix| match peer.address {
+        IpAddr::V4(address) => {
+            (CidrKey { prefix: u32::from(peer.length) + 96, address: mapped(address.octets()) }, peer.class)
         }
-        Self { labels, policy }
+        IpAddr::V6(address) => {
+            (CidrKey { prefix: u32::from(peer.length), address: address.octets() }, peer.class)
+        }
+    };
+    let labels: Labels = change.peers.iter().map(label).collect();
+    let mut policy = BTreeMap::new();
+    let rows = super::rows(change);
+    for class in labels.values() {
+        super::copy(&mut policy, (&rows, &SlotsOf::default()), *class, *class);
     }
+    Tables { policy, labels, ..Tables::default() }
 }
 
 /// The world outside the prefixes too.
@@ -110,8 +104,8 @@ fn no_single_write_lets_a_packet_meet_another_decision_than_the_old_or_the_new_o
         let former = change(&mut rng, 1, &[1, 2, 3], 1..6);
         let first = rng.u32(1..7);
         let next = change(&mut rng, 2, &[3, 4, 5], first..first + 5);
-        let (old, new) = (Tables::of(&former), Tables::of(&next));
-        let steps = relabel(&former, &old.labels, &next, &new.labels);
+        let (old, new) = (tables(&former), tables(&next));
+        let steps = relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new });
         transitional += usize::from(!steps.coarsen.is_empty());
         direct += usize::from(!steps.refine.is_empty() && steps.coarsen.is_empty());
         removed += usize::from(!steps.remove.is_empty());
@@ -182,8 +176,8 @@ fn no_single_write_lets_a_packet_meet_another_decision_than_the_old_or_the_new_o
 #[test]
 fn nothing_changes_nothing() {
     let change = change(&mut Rng::with_seed(1), 1, &[1], 1..4);
-    let tables = Tables::of(&change);
-    assert_eq!(relabel(&change, &tables.labels, &change, &tables.labels), super::Relabelling::default());
+    let placed = Placed { change: &change, tables: &tables(&change) };
+    assert_eq!(relabel(placed, placed), super::Relabelling::default());
 }
 
 #[test]
@@ -194,8 +188,8 @@ fn an_undone_refinement_passes_through_the_same_states() {
         let mut rng = Rng::with_seed(seed);
         let former = change(&mut rng, 1, &[1, 2, 3], 1..6);
         let next = change(&mut rng, 2, &[3, 4, 5], 3..8);
-        let (old, new) = (Tables::of(&former), Tables::of(&next));
-        let steps = relabel(&former, &old.labels, &next, &new.labels);
+        let (old, new) = (tables(&former), tables(&next));
+        let steps = relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new });
         let mut rows = old.policy.clone();
         rows.extend(new.policy.clone());
         rows.extend(steps.rows.clone());
