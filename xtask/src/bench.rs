@@ -1,81 +1,114 @@
 //! `cargo xtask bench`: figures that the documents promise, measured here and now. Never a test: a slow machine is
 //! not a fault.
+//!
+//! One file per part; this one chooses, and starts itself again where a figure needs an optimised program or a
+//! process of its own.
 
-use std::path::Path;
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
-/// What to measure.
+mod compile;
+mod figure;
+mod prove;
+
+use figure::Figure;
+
+/// What to measure; without a part, everything.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    part: Option<Part>,
+    /// How to show it.
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    output: Output,
 }
 
-#[derive(Subcommand)]
-enum What {
+/// How to show figures.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Aligned columns.
+    #[default]
+    Text,
+    /// For `docs/performance.md`.
+    Md,
+    /// For programs.
+    Json,
+}
+
+#[derive(Clone, Subcommand)]
+enum Part {
+    /// Compile and recompile: time, peak of memory, classes and entries.
+    Compile,
     /// A denied TCP packet, proved in an ephemeral lab: the whole command, from start to exit.
     Prove {
         /// How many runs; the median is what counts.
         #[arg(long, default_value_t = 5)]
         runs: usize,
     },
+    /// One size of `compile`, in this process.
+    #[command(hide = true)]
+    CompileHere {
+        /// How many pods.
+        pods: u32,
+        /// How many policies.
+        policies: u32,
+    },
+}
+
+impl Part {
+    fn all() -> Vec<Self> {
+        vec![Self::Compile, Self::Prove { runs: 5 }]
+    }
+
+    fn measure(&self) -> anyhow::Result<Vec<Figure>> {
+        match self {
+            Self::Compile => compile::all(),
+            Self::Prove { runs } => prove::denied_tcp(*runs),
+            Self::CompileHere { pods, policies } => compile::here(*pods, *policies),
+        }
+    }
 }
 
 /// Measures.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match arguments.what {
-        What::Prove { runs } => prove(runs),
+    if cfg!(debug_assertions) {
+        return optimised();
     }
+    let parts = arguments.part.clone().map_or_else(Part::all, |part| vec![part]);
+    let mut figures = Vec::new();
+    for part in &parts {
+        let measured = part.measure()?;
+        if arguments.output == Output::Text {
+            figure::show(&measured, Output::Text)?;
+        }
+        figures.extend(measured);
+    }
+    if arguments.output == Output::Text { Ok(()) } else { figure::show(&figures, arguments.output) }
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are the product")]
-fn prove(runs: usize) -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "--package", "netlab"])
-        .current_dir(&root)
+/// The same question to an optimised build of this program.
+fn optimised() -> anyhow::Result<()> {
+    let status = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args(std::env::args_os().skip(1))
         .status()
         .context("cannot run cargo")?;
-    if !built.success() {
-        bail!("netlab does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let netlab = target.join("release/netlab");
-    let question = "policy prove -f examples/shop --from shop/web --to shop/db --port 5432/tcp --expect deny";
-    for (name, backend) in [("tc", "tc"), ("nft", "nft"), ("no kernel", "none")] {
-        let mut times = Vec::new();
-        for _ in 0..runs.max(1) {
-            let start = Instant::now();
-            let status = Command::new(&netlab)
-                .args(question.split(' '))
-                .args(["--allow-simulated", "--backend", backend])
-                .current_dir(&root)
-                .stdout(Stdio::null())
-                .status()
-                .with_context(|| format!("cannot run {}", netlab.display()))?;
-            if !status.success() {
-                bail!("`netlab {question} --backend {backend}` ended with {status}");
-            }
-            times.push(start.elapsed());
-        }
-        println!("prove, denied TCP, {name:<9}  {}", summary(&mut times));
-    }
-    Ok(())
+    if status.success() { Ok(()) } else { bail!("the optimised program ended with {status}") }
 }
 
-/// Median with the extremes, in milliseconds.
-fn summary(times: &mut [Duration]) -> String {
-    times.sort_unstable();
-    let milliseconds = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
-    format!(
-        "median {:4.0} ms  ({:.0} to {:.0}, {} runs)",
-        milliseconds(times.get(times.len() / 2)),
-        milliseconds(times.first()),
-        milliseconds(times.last()),
-        times.len()
-    )
+/// Figures that another run of this program measures.
+fn apart<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> anyhow::Result<Vec<Figure>> {
+    let output = Command::new(std::env::current_exe().context("this program has no path")?)
+        .args(["bench", "--output", "json"])
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start this program again")?;
+    if !output.status.success() {
+        bail!("a measurement ended with {}", output.status);
+    }
+    serde_json::from_slice(&output.stdout).context("a measurement gave no figures")
 }

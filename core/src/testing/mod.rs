@@ -2,7 +2,8 @@
 //! policies and packets. Only with the feature `testing`; nothing of the product uses it.
 //!
 //! Invariant: it knows the wire structs, the oracle and text; not the model and not the compiler, which are what
-//! it helps to test. Like the rest of the crate it is pure: texts and random numbers are passed in.
+//! it helps to test ([`scale`] alone hands out a model too: what is timed starts there). Like the rest of the crate it
+//! is pure: texts and random numbers are passed in.
 
 pub mod case;
 pub mod conformance;
@@ -10,6 +11,7 @@ pub mod generate;
 pub mod manifest;
 pub mod minimise;
 pub mod query;
+pub mod scale;
 pub mod upstream;
 
 /// A case that cannot be read.
