@@ -8,6 +8,7 @@ pub(crate) mod lab;
 pub(crate) mod packet;
 pub(crate) mod policy;
 pub(crate) mod selector;
+pub(crate) mod service;
 pub(crate) mod timeout;
 pub(crate) mod what_if;
 
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     /// Put compiled policies into force in a lab, and look at them
     #[command(subcommand)]
     Enforce(enforce::Enforce),
+    /// Ask what the nodes' proxies do with a Service
+    #[command(subcommand)]
+    Service(service::Service),
     /// Build clusters as network namespaces
     #[command(subcommand)]
     Lab(lab::Lab),

@@ -6,6 +6,7 @@ mod enforce;
 mod explain;
 mod lab;
 mod policy;
+mod service;
 mod version;
 
 use std::ffi::OsString;
@@ -17,6 +18,7 @@ use crate::args::enforce::Enforce;
 use crate::args::globals::Format;
 use crate::args::lab::Lab;
 use crate::args::policy::{Policy, PolicyArgs};
+use crate::args::service::Service;
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -123,6 +125,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Enforce(Enforce::Map(args)) => enforce::map::run(args, globals, terminal),
         Command::Enforce(Enforce::Trace(args)) => enforce::trace::run(args, globals, terminal),
         Command::Enforce(Enforce::Detach(args)) => enforce::attach::detach(args, terminal),
+        Command::Service(Service::Endpoints(args)) => service::endpoints::run(args, globals, terminal),
         Command::Lab(Lab::Up(args)) => lab::up::run(args, globals, terminal),
         Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),

@@ -11,6 +11,7 @@ mod lab;
 mod leftovers;
 mod lint;
 mod run;
+mod service_endpoints;
 mod services;
 mod transcripts;
 mod what_if;

@@ -79,6 +79,10 @@ pub struct Pod {
     pub host_network: bool,
     /// `status.phase` is Succeeded or Failed: neither subject nor peer any more.
     pub terminal: bool,
+    /// The `Ready` condition; `None` when the status has none, as in manifests.
+    pub ready: Option<bool>,
+    /// `metadata.deletionTimestamp` is set: it is being ended.
+    pub terminating: bool,
     /// `spec.containers[].ports`, in order.
     pub ports: Vec<ContainerPort>,
     /// The top-most workload that stamped it.

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::cluster::Labels;
 use super::port::Protocol;
 use super::source::Source;
@@ -17,13 +19,60 @@ pub struct Service {
     /// True for `clusterIP: None`.
     pub headless: bool,
     /// `spec.type`.
-    pub service_type: String,
+    pub service_type: ServiceType,
+    /// `spec.externalName`, for that type.
+    pub external_name: Option<String>,
+    /// `spec.externalIPs`.
+    pub external_ips: Vec<IpAddr>,
+    /// `status.loadBalancer.ingress[].ip`, but for those that nodes do not see (`ipMode: Proxy`).
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// `spec.loadBalancerSourceRanges`; empty when all may come.
+    pub source_ranges: Vec<IpNet>,
+    /// `spec.internalTrafficPolicy` is Local.
+    pub internal_local: bool,
+    /// `spec.externalTrafficPolicy` is Local.
+    pub external_local: bool,
+    /// `spec.healthCheckNodePort`.
+    pub health_check_node_port: Option<u16>,
+    /// Seconds for which a client stays with an endpoint (`sessionAffinity: ClientIP`).
+    pub affinity: Option<u32>,
+    /// `spec.publishNotReadyAddresses`.
+    pub publish_not_ready: bool,
+    /// `spec.trafficDistribution`.
+    pub distribution: Option<Distribution>,
+    /// The annotation `service.kubernetes.io/topology-mode` (or its older form) is `Auto`.
+    pub topology_auto: bool,
+    /// The label `service.kubernetes.io/service-proxy-name`: another proxy's Service.
+    pub proxy_name: Option<String>,
     /// `spec.selector`; `None` when absent.
     pub selector: Option<Labels>,
     /// `spec.ports`.
     pub ports: Vec<ServicePort>,
     /// Where it was written.
     pub source: Source,
+}
+
+/// `Service.spec.type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServiceType {
+    /// An address inside the cluster.
+    #[default]
+    ClusterIp,
+    /// The same, and a port on every node.
+    NodePort,
+    /// The same, and a balancer outside.
+    LoadBalancer,
+    /// A name outside; nothing is proxied.
+    ExternalName,
+}
+
+/// `Service.spec.trafficDistribution`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distribution {
+    /// `PreferSameZone`, and `PreferClose`, its older name.
+    SameZone,
+    /// `PreferSameNode`.
+    SameNode,
 }
 
 /// `Service.spec.ports[]`.
@@ -37,6 +86,8 @@ pub struct ServicePort {
     pub port: u16,
     /// `targetPort`; the port itself when absent.
     pub target: TargetPort,
+    /// `nodePort`.
+    pub node_port: Option<u16>,
 }
 
 /// `targetPort`.
@@ -53,6 +104,14 @@ pub enum TargetPort {
 pub struct EndpointSlice {
     /// The label `kubernetes.io/service-name`.
     pub service: Option<String>,
+    /// `addressType`.
+    pub address_type: AddressType,
+    /// The label `endpointslice.kubernetes.io/managed-by`.
+    pub managed_by: Option<String>,
+    /// The label `service.kubernetes.io/headless`: proxies do not look at it.
+    pub headless: bool,
+    /// The label `service.kubernetes.io/service-proxy-name`: another proxy's slice.
+    pub proxy_name: Option<String>,
     /// `ports`.
     pub ports: Vec<EndpointPort>,
     /// `endpoints`.
@@ -61,10 +120,43 @@ pub struct EndpointSlice {
     pub source: Source,
 }
 
+/// `EndpointSlice.addressType`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AddressType {
+    /// IPv4 addresses.
+    #[default]
+    Ipv4,
+    /// IPv6 addresses.
+    Ipv6,
+    /// Names; no proxy uses them.
+    Fqdn,
+}
+
+impl AddressType {
+    /// The type whose slices hold an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::Ipv4,
+            IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+
+    /// As the API writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+            Self::Fqdn => "FQDN",
+        }
+    }
+}
+
 /// `EndpointSlice.ports[]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointPort {
-    /// `name`.
+    /// `name`; the empty name is a name too: an unnamed Service port's.
     pub name: Option<String>,
     /// `protocol`.
     pub protocol: Protocol,
@@ -73,16 +165,24 @@ pub struct EndpointPort {
 }
 
 /// `EndpointSlice.endpoints[]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
     /// `addresses`.
     pub addresses: Vec<IpAddr>,
     /// `conditions.ready`; absent means ready.
     pub ready: bool,
-    /// `conditions.serving`; absent means as ready.
+    /// `conditions.serving`; absent means serving, whatever `ready` says: so kube-proxy reads it.
     pub serving: bool,
     /// `conditions.terminating`.
     pub terminating: bool,
     /// `nodeName`.
     pub node: Option<String>,
+    /// `zone`.
+    pub zone: Option<String>,
+    /// `hints.forZones`.
+    pub zone_hints: Vec<String>,
+    /// `hints.forNodes`.
+    pub node_hints: Vec<String>,
+    /// `targetRef.name`, when it names a pod.
+    pub pod: Option<String>,
 }

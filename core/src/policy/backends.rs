@@ -13,7 +13,7 @@ use super::query::{End, addresses, owner};
 use crate::endpoint_ref::{PortName, PortRef};
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
-use crate::model::service::{EndpointSlice, Service, ServicePort, TargetPort};
+use crate::model::service::{EndpointSlice, Service, ServicePort, ServiceType, TargetPort};
 
 /// One place to which a Service's port leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +121,7 @@ pub fn service_port<'c>(
 /// [`ServiceError`] when it is not there or leads outside.
 pub fn service<'c>(cluster: &'c Cluster, key: &ObjectKey) -> Result<&'c Service, ServiceError> {
     let service = cluster.services.get(key).ok_or_else(|| ServiceError::NotThere { service: key.clone() })?;
-    if service.service_type == "ExternalName" {
+    if service.service_type == ServiceType::ExternalName {
         return Err(ServiceError::ExternalName { service: key.clone() });
     }
     Ok(service)

@@ -20,6 +20,8 @@ mod input_model;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
+mod service_endpoints;
+mod service_select;
 mod sides;
 mod tier_answers;
 mod tier_faults;

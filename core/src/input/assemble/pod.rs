@@ -62,6 +62,12 @@ pub(super) fn read(
         model.controller = chain.into_iter().next().or_else(|| model.owner.clone());
         let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
         model.terminal = matches!(phase, Some("Succeeded" | "Failed"));
+        let conditions = object.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        model.ready = conditions
+            .filter(|condition| condition.condition_type == "Ready")
+            .map(|condition| condition.status == "True")
+            .next_back();
+        model.terminating = object.metadata.unknown.get("deletionTimestamp").is_some_and(|at| !at.is_null());
         let unstarted = matches!(phase, Some("Succeeded" | "Failed" | "Pending"));
         read.insert(key, Both { model, wire: object, unstarted });
     }

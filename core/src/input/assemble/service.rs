@@ -3,16 +3,33 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+use serde_json::Value;
+
 use super::pod::protocol;
 use crate::diagnostic::{Diagnostic, ObjectRef, code};
 use crate::input::objects::Sourced;
 use crate::input::wire::network_policy::IntOrString;
 use crate::input::wire::service as wire;
 use crate::model::cluster::ObjectKey;
-use crate::model::service::{Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TargetPort};
+use crate::model::service::{
+    AddressType, Distribution, Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType,
+    TargetPort,
+};
 
 /// The label that ties a slice to its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label that takes a Service or slice away from the cluster's own proxy.
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// The label of slices of headless Services.
+const HEADLESS: &str = "service.kubernetes.io/headless";
+/// The label that names a slice's writer.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The annotations that ask for hints in proportion to CPUs; the older one wins (`endpointslice/reconciler.go`).
+const TOPOLOGY: [&str; 2] =
+    ["service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"];
+/// `sessionAffinityConfig.clientIP.timeoutSeconds` when absent: three hours.
+const AFFINITY_SECONDS: i64 = 10_800;
 
 /// A value that cannot be read, and where.
 struct Bad {
@@ -105,17 +122,124 @@ fn service(wire: &wire::Service) -> Result<Service, Bad> {
                 .ok_or_else(|| bad("no protocol of a Service".to_owned(), path("protocol")))?,
             port: published,
             target,
+            node_port: match port.node_port {
+                None | Some(0) => None,
+                Some(written) => Some(number(written).ok_or_else(|| not_a_port(written, path("nodePort")))?),
+            },
         });
     }
-    let service_type = spec.service_type.clone().filter(|written| !written.is_empty());
+    let service_type = service_type(spec.service_type.as_deref())?;
+    let metadata = &wire.metadata;
+    let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
     Ok(Service {
         cluster_ips,
         headless,
-        service_type: service_type.unwrap_or_else(|| "ClusterIP".to_owned()),
+        service_type,
+        external_name: spec.external_name.clone(),
+        external_ips: addresses("spec.externalIPs", spec.external_ips.iter().flatten())?,
+        load_balancer_ips: load_balancer_ips(wire)?,
+        source_ranges: source_ranges(spec)?,
+        internal_local: is_local(spec.internal_traffic_policy.as_deref(), "spec.internalTrafficPolicy")?,
+        external_local: is_local(spec.external_traffic_policy.as_deref(), "spec.externalTrafficPolicy")?,
+        health_check_node_port: match spec.health_check_node_port {
+            None | Some(0) => None,
+            Some(written) => {
+                let port = number(written);
+                Some(port.ok_or_else(|| not_a_port(written, "spec.healthCheckNodePort".to_owned()))?)
+            }
+        },
+        affinity: affinity(spec)?,
+        publish_not_ready: spec.publish_not_ready_addresses.unwrap_or(false),
+        distribution: distribution(spec.traffic_distribution.as_deref())?,
+        topology_auto: topology_auto(metadata.unknown.get("annotations")),
+        proxy_name: label(PROXY_NAME),
         selector: spec.selector.clone().filter(|selector| !selector.is_empty()),
         ports,
         ..Service::default()
     })
+}
+
+fn service_type(written: Option<&str>) -> Result<ServiceType, Bad> {
+    Ok(match written {
+        None | Some("" | "ClusterIP") => ServiceType::ClusterIp,
+        Some("NodePort") => ServiceType::NodePort,
+        Some("LoadBalancer") => ServiceType::LoadBalancer,
+        Some("ExternalName") => ServiceType::ExternalName,
+        Some(written) => return Err(bad(format!("`{written}` is no type of a Service"), "spec.type")),
+    })
+}
+
+fn is_local(written: Option<&str>, path: &str) -> Result<bool, Bad> {
+    match written {
+        None | Some("" | "Cluster") => Ok(false),
+        Some("Local") => Ok(true),
+        Some(written) => Err(bad(format!("`{written}` is no traffic policy: Cluster or Local"), path)),
+    }
+}
+
+fn addresses<'a>(path: &str, written: impl Iterator<Item = &'a String>) -> Result<Vec<IpAddr>, Bad> {
+    let parsed = written.enumerate().map(|(index, ip)| {
+        ip.parse().map_err(|_| bad(format!("`{ip}` is no IP address"), format!("{path}[{index}]")))
+    });
+    parsed.collect()
+}
+
+/// Addresses that nodes see: not those of balancers that terminate the connection themselves (`ipMode: Proxy`).
+fn load_balancer_ips(wire: &wire::Service) -> Result<Vec<IpAddr>, Bad> {
+    let balancer = wire.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
+    let seen = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
+    addresses("status.loadBalancer.ingress", seen.filter_map(|ingress| ingress.ip.as_ref()))
+}
+
+/// A range of all addresses is the same as no range at all (`pkg/proxy/serviceport.go`).
+fn source_ranges(spec: &wire::ServiceSpec) -> Result<Vec<IpNet>, Bad> {
+    let mut ranges: Vec<IpNet> = Vec::new();
+    for (index, written) in spec.load_balancer_source_ranges.iter().flatten().enumerate() {
+        let path = format!("spec.loadBalancerSourceRanges[{index}]");
+        ranges.push(written.trim().parse().map_err(|_| bad(format!("`{written}` is no CIDR"), path))?);
+    }
+    if ranges.iter().any(|range| range.prefix_len() == 0) {
+        ranges.clear();
+    }
+    Ok(ranges)
+}
+
+fn affinity(spec: &wire::ServiceSpec) -> Result<Option<u32>, Bad> {
+    match spec.session_affinity.as_deref() {
+        None | Some("" | "None") => return Ok(None),
+        Some("ClientIP") => {}
+        Some(written) => {
+            return Err(bad(
+                format!("`{written}` is no session affinity: None or ClientIP"),
+                "spec.sessionAffinity",
+            ));
+        }
+    }
+    let config = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+    let seconds = config.and_then(|config| config.timeout_seconds).unwrap_or(AFFINITY_SECONDS);
+    let path = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+    match u32::try_from(seconds) {
+        Ok(seconds @ 1..=86_400) => Ok(Some(seconds)),
+        _ => Err(bad(format!("`{seconds}` is no time of 1 to 86400 seconds"), path)),
+    }
+}
+
+fn distribution(written: Option<&str>) -> Result<Option<Distribution>, Bad> {
+    Ok(match written {
+        None | Some("") => None,
+        Some("PreferClose" | "PreferSameZone") => Some(Distribution::SameZone),
+        Some("PreferSameNode") => Some(Distribution::SameNode),
+        Some(written) => {
+            let message = format!("`{written}` is no traffic distribution");
+            return Err(bad(message, "spec.trafficDistribution"));
+        }
+    })
+}
+
+fn topology_auto(annotations: Option<&Value>) -> bool {
+    let of = |key: &&str| annotations.and_then(|all| all.get(*key)).and_then(Value::as_str);
+    TOPOLOGY.iter().find_map(of).is_some_and(|mode| matches!(mode, "Auto" | "auto"))
 }
 
 fn endpoint_slice(wire: &wire::EndpointSlice) -> Result<EndpointSlice, Bad> {
@@ -133,8 +257,25 @@ fn endpoint_slice(wire: &wire::EndpointSlice) -> Result<EndpointSlice, Bad> {
         });
     }
     let mut endpoints = Vec::new();
-    // Names instead of addresses: for external Services, never for pods.
-    let named = wire.address_type == "FQDN";
+    let address_type = match wire.address_type.as_str() {
+        "IPv6" => AddressType::Ipv6,
+        // Names instead of addresses: for external Services, never for pods.
+        "FQDN" => AddressType::Fqdn,
+        "" if wire
+            .endpoints
+            .iter()
+            .flatten()
+            .flat_map(|endpoint| &endpoint.addresses)
+            .any(|ip| ip.contains(':')) =>
+        {
+            AddressType::Ipv6
+        }
+        "" | "IPv4" => AddressType::Ipv4,
+        written => {
+            return Err(bad(format!("`{written}` is no address type: IPv4, IPv6 or FQDN"), "addressType"));
+        }
+    };
+    let named = address_type == AddressType::Fqdn;
     for (index, endpoint) in wire.endpoints.iter().flatten().enumerate().filter(|_| !named) {
         let mut addresses = Vec::new();
         for (number, written) in endpoint.addresses.iter().enumerate() {
@@ -146,13 +287,38 @@ fn endpoint_slice(wire: &wire::EndpointSlice) -> Result<EndpointSlice, Bad> {
         endpoints.push(Endpoint {
             addresses,
             ready,
-            serving: conditions.serving.unwrap_or(ready),
+            serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
             node: endpoint.node_name.clone(),
+            zone: endpoint.zone.clone().filter(|zone| !zone.is_empty()),
+            zone_hints: hints(endpoint, |hints| &hints.for_zones),
+            node_hints: hints(endpoint, |hints| &hints.for_nodes),
+            pod: endpoint
+                .target_ref
+                .as_ref()
+                .filter(|target| target.kind == "Pod")
+                .map(|pod| pod.name.clone()),
         });
     }
-    let service = wire.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME)).cloned();
-    Ok(EndpointSlice { service, ports, endpoints, ..EndpointSlice::default() })
+    let label = |key: &str| wire.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+    Ok(EndpointSlice {
+        service: label(SERVICE_NAME),
+        address_type,
+        managed_by: label(MANAGED_BY),
+        headless: label(HEADLESS).is_some(),
+        proxy_name: label(PROXY_NAME),
+        ports,
+        endpoints,
+        ..EndpointSlice::default()
+    })
+}
+
+fn hints(
+    endpoint: &wire::Endpoint,
+    which: fn(&wire::EndpointHints) -> &Option<Vec<wire::Hint>>,
+) -> Vec<String> {
+    let hints = endpoint.hints.as_ref().and_then(|hints| which(hints).as_ref());
+    hints.into_iter().flatten().map(|hint| hint.name.clone()).collect()
 }
 
 fn number(written: i64) -> Option<u16> {

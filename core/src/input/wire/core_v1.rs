@@ -85,6 +85,22 @@ pub struct PodStatus {
     /// `podIPs`.
     #[serde(rename = "podIPs")]
     pub pod_ips: Option<Vec<PodIp>>,
+    /// `conditions`.
+    pub conditions: Option<Vec<PodCondition>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodCondition`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodCondition {
+    /// `type`: `Ready` is the one that Services ask for.
+    #[serde(rename = "type")]
+    pub condition_type: String,
+    /// `status`: True, False or Unknown.
+    pub status: String,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,

@@ -15,6 +15,40 @@ pub struct Service {
     pub metadata: ObjectMeta,
     /// `spec`.
     pub spec: Option<ServiceSpec>,
+    /// `status`.
+    pub status: Option<ServiceStatus>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `ServiceStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceStatus {
+    /// `loadBalancer`.
+    pub load_balancer: Option<LoadBalancerStatus>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `LoadBalancerStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LoadBalancerStatus {
+    /// `ingress`.
+    pub ingress: Option<Vec<LoadBalancerIngress>>,
+}
+
+/// `LoadBalancerIngress`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LoadBalancerIngress {
+    /// `ip`: absent for balancers that are known by name.
+    pub ip: Option<String>,
+    /// `ipMode`: `VIP` when absent; with `Proxy` the node does not see the address.
+    pub ip_mode: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -37,9 +71,47 @@ pub struct ServiceSpec {
     pub selector: Option<BTreeMap<String, String>>,
     /// `ports`.
     pub ports: Option<Vec<ServicePort>>,
+    /// `externalName`: for the type of that name.
+    pub external_name: Option<String>,
+    /// `externalIPs`.
+    #[serde(rename = "externalIPs")]
+    pub external_ips: Option<Vec<String>>,
+    /// `internalTrafficPolicy`: Cluster when absent.
+    pub internal_traffic_policy: Option<String>,
+    /// `externalTrafficPolicy`: Cluster when absent.
+    pub external_traffic_policy: Option<String>,
+    /// `loadBalancerSourceRanges`.
+    pub load_balancer_source_ranges: Option<Vec<String>>,
+    /// `healthCheckNodePort`.
+    pub health_check_node_port: Option<i64>,
+    /// `publishNotReadyAddresses`.
+    pub publish_not_ready_addresses: Option<bool>,
+    /// `sessionAffinity`: None when absent.
+    pub session_affinity: Option<String>,
+    /// `sessionAffinityConfig`.
+    pub session_affinity_config: Option<SessionAffinityConfig>,
+    /// `trafficDistribution`.
+    pub traffic_distribution: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// `SessionAffinityConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionAffinityConfig {
+    /// `clientIP`.
+    #[serde(rename = "clientIP")]
+    pub client_ip: Option<ClientIpConfig>,
+}
+
+/// `ClientIPConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientIpConfig {
+    /// `timeoutSeconds`: 10800 when absent.
+    pub timeout_seconds: Option<i64>,
 }
 
 /// `ServicePort`.
@@ -54,6 +126,8 @@ pub struct ServicePort {
     pub port: i64,
     /// `targetPort`: the port itself when absent.
     pub target_port: Option<IntOrString>,
+    /// `nodePort`.
+    pub node_port: Option<i64>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -86,6 +160,43 @@ pub struct Endpoint {
     pub conditions: Option<EndpointConditions>,
     /// `nodeName`.
     pub node_name: Option<String>,
+    /// `zone`.
+    pub zone: Option<String>,
+    /// `hints`.
+    pub hints: Option<EndpointHints>,
+    /// `targetRef`.
+    pub target_ref: Option<TargetRef>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `EndpointHints`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointHints {
+    /// `forZones`.
+    pub for_zones: Option<Vec<Hint>>,
+    /// `forNodes`.
+    pub for_nodes: Option<Vec<Hint>>,
+}
+
+/// `ForZone` and `ForNode`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hint {
+    /// `name`.
+    pub name: String,
+}
+
+/// `ObjectReference`, as far as it names a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetRef {
+    /// `kind`.
+    pub kind: String,
+    /// `name`.
+    pub name: String,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -97,7 +208,7 @@ pub struct Endpoint {
 pub struct EndpointConditions {
     /// `ready`: absent means ready.
     pub ready: Option<bool>,
-    /// `serving`: absent means as ready.
+    /// `serving`: absent means serving, as kube-proxy reads it.
     pub serving: Option<bool>,
     /// `terminating`: absent means no.
     pub terminating: Option<bool>,

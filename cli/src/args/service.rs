@@ -1,0 +1,41 @@
+//! `netlab service …`.
+
+use clap::{Args, Subcommand};
+use netlab_core::endpoint_ref::EndpointRef;
+
+/// The questions about Services.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Service {
+    /// Say which endpoints of a Service a node's proxy uses, and why
+    ///
+    /// For each port of the Service: the endpoints that traffic to anywhere may get (CLUSTER), those of the node
+    /// itself where a policy is Local (LOCAL), how many the node's rules hold, and whether hints narrowed them. The
+    /// model is kube-proxy's. Without endpoint slices in the input those that the controller would write are
+    /// predicted from the pods. Exit 0: every address of the Service answers on these nodes; 1: some packets would be
+    /// refused or dropped.
+    #[command(after_help = "Examples:
+  netlab service endpoints -f examples/service-prediction mynet/web --node worker
+  netlab service endpoints -f examples/service-prediction mynet/web-local --all-nodes
+  netlab service endpoints -f examples/service-prediction mynet/web --slices --per-slice 5
+  netlab service endpoints -f examples/service-prediction mynet/web-outside --node worker -o json")]
+    Endpoints(Endpoints),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Endpoints {
+    /// The Service: `[svc/][NAMESPACE/]NAME`
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: EndpointRef,
+    /// Ask this node's proxy
+    #[arg(long, value_name = "NODE", conflicts_with = "all_nodes")]
+    pub(crate) node: Option<String>,
+    /// Ask every node's proxy, which is what is done without `--node`
+    #[arg(long)]
+    pub(crate) all_nodes: bool,
+    /// Show the endpoint slices, where the next endpoint goes, and what a change costs on the wire
+    #[arg(long)]
+    pub(crate) slices: bool,
+    /// The controller's `--max-endpoints-per-slice`, for slices that are predicted
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) per_slice: u16,
+}

@@ -1,0 +1,3 @@
+//! `netlab service …`: one file per verb.
+
+pub(crate) mod endpoints;

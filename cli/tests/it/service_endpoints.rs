@@ -1,0 +1,104 @@
+//! What proxies do with Services, as users ask it.
+
+use std::fs;
+
+use crate::run::{netlab, root};
+
+const SERVICES: [&str; 4] = ["web", "web-local", "web-outside", "web-close"];
+
+/// The table that `examples/service-prediction` ships: every Service of it, on every node.
+#[test]
+fn the_prediction_is_the_one_that_is_shipped() {
+    let mut predicted = String::new();
+    for service in SERVICES {
+        let name = format!("mynet/{service}");
+        let run = netlab(["service", "endpoints", "-f", "examples/service-prediction", &name]);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{service}");
+        predicted +=
+            &format!("$ netlab service endpoints -f examples/service-prediction {name}\n{}\n", run.stdout);
+    }
+    let path = root().join("examples/service-prediction/predicted.txt");
+    if std::env::var_os("NETLAB_BLESS").is_some() {
+        fs::write(&path, &predicted).expect("written");
+    }
+    let shipped = fs::read_to_string(&path).expect("it is shipped");
+    assert_eq!(shipped, predicted, "run with NETLAB_BLESS=1 if the change is wanted");
+}
+
+#[test]
+fn json_has_the_node_s_ports_at_the_top() {
+    let ask = |service: &str, node: &[&str]| {
+        let question = ["service", "endpoints", "-f", "examples/service-prediction", service, "-o", "json"];
+        let run = netlab(question.iter().chain(node));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        serde_json::from_str::<serde_json::Value>(&run.stdout).expect("JSON")
+    };
+    let worker = ask("mynet/web-outside", &["--node", "worker"]);
+    assert_eq!((&worker["kind"], &worker["node"]), (&"ServiceEndpoints".into(), &"worker".into()));
+    let port = &worker["ports"][0];
+    assert_eq!(
+        [&port["service"], &port["port"], &port["protocol"], &port["mode"]],
+        ["mynet/web-outside", "http", "TCP", "all"]
+    );
+    let count = |field: &str| port[field].as_array().map(Vec::len);
+    assert_eq!((count("cluster"), count("local"), count("reachable")), (Some(6), Some(2), Some(6)));
+    assert!(port["reason"].as_str().is_some_and(|why| why.contains("never none")));
+    let all = ask("mynet/web-outside", &[]);
+    let local: Vec<Option<usize>> = all["nodes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|node| node["ports"][0]["local"].as_array().map(Vec::len))
+        .collect();
+    assert_eq!(local, [Some(4), Some(2)], "each node has its own");
+}
+
+#[test]
+fn what_does_not_answer_is_exit_1_and_says_how() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.yaml");
+    let world = "apiVersion: v1
+kind: Node
+metadata: {name: n1}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: t, labels: {app: p}}
+spec: {nodeName: n1, containers: [{name: c}]}
+status: {podIPs: [{ip: 10.0.0.1}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: here, namespace: t}
+spec: {clusterIP: 10.96.0.1, selector: {app: p}, internalTrafficPolicy: Local, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: nobody, namespace: t}
+spec: {clusterIP: 10.96.0.2, selector: {app: q}, ports: [{port: 80}]}
+";
+    fs::write(&file, world).expect("written");
+    let path = file.to_str().expect("UTF-8");
+    for (service, node, code, said) in [
+        ("t/here", "n1", 0, "internalTrafficPolicy Local"),
+        ("t/here", "n2", 1, "10.96.0.1:80 dropped, no endpoint of the node can answer"),
+        ("t/nobody", "n1", 1, "10.96.0.2:80 refused, no endpoint can answer anywhere"),
+    ] {
+        let run = netlab(["service", "endpoints", "-f", path, service, "--node", node]);
+        assert_eq!(run.code, Some(code), "{service} {node}: {}{}", run.stdout, run.stderr);
+        assert!(run.stdout.contains(said), "{service} {node}: {}", run.stdout);
+    }
+    for (arguments, said) in [
+        (["t/her", "--node", "n1"], "did you mean `t/here`?"),
+        (["t/here", "--node", "n3"], "did you mean"),
+        (["pod/p", "--node", "n1"], "is no Service"),
+    ] {
+        let run = netlab(["service", "endpoints", "-f", path].iter().chain(&arguments));
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(run.stderr.contains(said), "{arguments:?}: {}", run.stderr);
+    }
+}

@@ -1,0 +1,275 @@
+//! The answer of `netlab service endpoints`: what a node's proxy does with each port of a Service.
+//!
+//! Invariant: one entry per service port and address family; addresses are texts as the proxy sorts them; what was
+//! assumed or left out is said in words, and nothing is concluded that [`super::select`] does not say.
+
+use serde::Serialize;
+
+use super::select::{Mode, NodeTopology, Outcome, Selection, TrafficPolicy, select};
+use super::slices::{self, Slices, ZONE};
+use super::{ServicePortName, backends};
+use crate::model::cluster::{Cluster, ObjectKey};
+use crate::model::service::{AddressType, Service, ServiceType};
+
+/// What of a Service is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The Service.
+    pub key: &'a ObjectKey,
+    /// The same.
+    pub service: &'a Service,
+    /// `--max-endpoints-per-slice`, for slices that are predicted.
+    pub per_slice: usize,
+}
+
+/// What the proxy of one node, or of each, does with a Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceEndpoints {
+    /// `namespace/name`.
+    pub service: String,
+    /// The slices that were read, or predicted.
+    pub slices: Vec<String>,
+    /// True when the input has no slice and these are what the controller would write.
+    pub predicted: bool,
+    /// What had to be assumed, in words.
+    pub assumed: Vec<String>,
+    /// Why proxies do nothing for it at all; null when they do.
+    pub not_proxied: Option<String>,
+    /// By node.
+    pub nodes: Vec<NodeEndpoints>,
+}
+
+/// What one node's proxy does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeEndpoints {
+    /// The node.
+    pub node: String,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// By service port and family.
+    pub ports: Vec<PortEndpoints>,
+}
+
+/// What one node's proxy does with one service port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortEndpoints {
+    /// `namespace/name`.
+    pub service: String,
+    /// The port's name; empty when it has none.
+    pub port: String,
+    /// TCP, UDP or SCTP.
+    pub protocol: &'static str,
+    /// IPv4 or IPv6.
+    pub family: &'static str,
+    /// For traffic that may go anywhere.
+    pub cluster: Vec<String>,
+    /// For traffic that must stay on the node; null when there is none such.
+    pub local: Option<Vec<String>>,
+    /// All that the node's rules hold.
+    pub reachable: Vec<String>,
+    /// How `cluster` was narrowed: all, zone or node; null when no traffic may go anywhere.
+    pub mode: Option<Mode>,
+    /// Why.
+    pub reason: String,
+    /// What becomes of packets to each kind of address.
+    pub routes: Vec<Route>,
+}
+
+/// What becomes of packets to one kind of address of a service port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// Which kind.
+    pub to: RouteKind,
+    /// `address:port`; for node ports the port.
+    pub address: String,
+    /// spread, refused or dropped.
+    pub outcome: &'static str,
+    /// Over which, when spread.
+    pub endpoints: Vec<String>,
+    /// True when the endpoint sees the client's own address.
+    pub keeps_client_address: bool,
+}
+
+/// The kinds of addresses of a service port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RouteKind {
+    /// The cluster IP.
+    ClusterIp,
+    /// A port of the node, from outside.
+    NodePort,
+    /// A balancer's address, from outside.
+    LoadBalancer,
+    /// An external IP, from outside.
+    ExternalIp,
+    /// Any of those from outside, asked by a pod of this node or the node itself, when that makes a difference.
+    FromThisNode,
+}
+
+impl RouteKind {
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIp => "cluster IP",
+            Self::NodePort => "node port",
+            Self::LoadBalancer => "balancer",
+            Self::ExternalIp => "external IP",
+            Self::FromThisNode => "from here",
+        }
+    }
+}
+
+/// What decides which sets are wanted.
+fn traffic_policy(service: &Service, node_port: Option<u16>) -> TrafficPolicy {
+    TrafficPolicy {
+        internal_local: service.internal_local,
+        external_local: service.external_local
+            && (service.service_type > ServiceType::ClusterIp || !service.external_ips.is_empty()),
+        external: node_port.is_some()
+            || !service.load_balancer_ips.is_empty()
+            || !service.external_ips.is_empty(),
+    }
+}
+
+/// Why the cluster's proxies do nothing for a Service (`pkg/proxy/util/utils.go` `ShouldSkipService`).
+fn not_proxied(service: &Service) -> Option<String> {
+    if service.service_type == ServiceType::ExternalName {
+        let name = service.external_name.as_deref().unwrap_or("a name outside");
+        Some(format!("it is of type ExternalName: DNS answers with {name}, and clients connect there"))
+    } else if service.headless {
+        Some(
+            "it is headless: DNS answers with its endpoints, and clients connect to them directly".to_owned(),
+        )
+    } else {
+        service.proxy_name.as_ref().map(|proxy| {
+            format!("its label service.kubernetes.io/service-proxy-name gives it to another proxy, {proxy}")
+        })
+    }
+}
+
+/// The zone of a node.
+fn topology(cluster: &Cluster, node: &str) -> NodeTopology {
+    let labels = cluster.nodes.get(node).map(|node| &node.labels);
+    let zone = labels.and_then(|labels| labels.get(ZONE)).filter(|zone| !zone.is_empty()).cloned();
+    NodeTopology { name: node.to_owned(), zone }
+}
+
+/// Asks for these nodes.
+#[must_use]
+pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> ServiceEndpoints {
+    let Asked { key, service, per_slice } = asked;
+    let slices = slices::of(cluster, key, service, per_slice);
+    let mut assumed = slices.assumed.clone();
+    let not_proxied = not_proxied(service);
+    let mut answers: Vec<NodeEndpoints> = Vec::new();
+    for node in nodes.iter().filter(|_| not_proxied.is_none()) {
+        let topology = topology(cluster, node);
+        let mut ports = Vec::new();
+        for family in families(service, &slices) {
+            for port in &service.ports {
+                let (backends, disputed) = backends(&slices, port, family);
+                if !disputed.is_empty() && answers.is_empty() {
+                    let name = ServicePortName::new(key, port);
+                    assumed.push(format!(
+                        "slices disagree about {} of {name}; the last slice by name was believed",
+                        words(&disputed).join(", ")
+                    ));
+                }
+                let policy = traffic_policy(service, port.node_port);
+                let selection = select(policy, &backends, &topology);
+                ports.push(PortEndpoints {
+                    service: key.to_string(),
+                    port: port.name.clone().unwrap_or_default(),
+                    protocol: port.protocol.as_str(),
+                    family: family.as_str(),
+                    cluster: words(&selection.cluster),
+                    local: policy.uses_local().then(|| words(&selection.local)),
+                    reachable: words(&selection.reachable),
+                    mode: policy.uses_cluster().then_some(selection.mode),
+                    reason: selection.reason.to_string(),
+                    routes: routes(service, port, family, policy, &selection),
+                });
+            }
+        }
+        answers.push(NodeEndpoints { node: node.clone(), zone: topology.zone, ports });
+    }
+    if service.cluster_ips.is_empty() && not_proxied.is_none() {
+        assumed.push(
+            "it has no cluster IP in the input; one of each family of its endpoints was assumed".to_owned(),
+        );
+    }
+    ServiceEndpoints {
+        service: key.to_string(),
+        slices: slices.slices.keys().cloned().collect(),
+        predicted: slices.predicted,
+        assumed,
+        not_proxied,
+        nodes: answers,
+    }
+}
+
+/// A Service has entries in the families of its cluster IPs.
+fn families(service: &Service, slices: &Slices<'_>) -> Vec<AddressType> {
+    let has = |family: &AddressType| {
+        if service.cluster_ips.is_empty() {
+            slices.slices.values().any(|slice| slice.address_type == *family)
+        } else {
+            service.cluster_ips.iter().any(|ip| AddressType::of(*ip) == *family)
+        }
+    };
+    let mut families: Vec<AddressType> =
+        [AddressType::Ipv4, AddressType::Ipv6].into_iter().filter(has).collect();
+    if families.is_empty() {
+        families.push(AddressType::Ipv4);
+    }
+    families
+}
+
+fn routes(
+    service: &Service,
+    port: &crate::model::service::ServicePort,
+    family: AddressType,
+    policy: TrafficPolicy,
+    selection: &Selection,
+) -> Vec<Route> {
+    let route = |to: RouteKind, address: String, outcome: Outcome<'_>, keeps_client_address: bool| {
+        let (outcome, endpoints) = match outcome {
+            Outcome::Spread(set) => ("spread", words(set)),
+            Outcome::Refused => ("refused", Vec::new()),
+            Outcome::Dropped => ("dropped", Vec::new()),
+        };
+        Route { to, address, outcome, endpoints, keeps_client_address }
+    };
+    let of = |address: &&std::net::IpAddr| AddressType::of(**address) == family;
+    let at = |address: &std::net::IpAddr| std::net::SocketAddr::new(*address, port.port).to_string();
+    let mut routes: Vec<Route> = service
+        .cluster_ips
+        .iter()
+        .filter(of)
+        .map(|ip| route(RouteKind::ClusterIp, at(ip), selection.internal(policy), true))
+        .collect();
+    if routes.is_empty() {
+        routes.push(route(RouteKind::ClusterIp, port.port.to_string(), selection.internal(policy), true));
+    }
+    let outside = |to, address| route(to, address, selection.external(policy), policy.external_local);
+    let before = routes.len();
+    routes.extend(port.node_port.map(|number| outside(RouteKind::NodePort, number.to_string())));
+    routes.extend(
+        service.load_balancer_ips.iter().filter(of).map(|ip| outside(RouteKind::LoadBalancer, at(ip))),
+    );
+    routes.extend(service.external_ips.iter().filter(of).map(|ip| outside(RouteKind::ExternalIp, at(ip))));
+    if routes.len() > before && policy.external_local {
+        let address = routes.get(before).map(|route| route.address.clone()).unwrap_or_default();
+        routes.push(route(RouteKind::FromThisNode, address, selection.short_circuit(), false));
+    }
+    routes
+}
+
+fn words(addresses: &[std::net::SocketAddr]) -> Vec<String> {
+    addresses.iter().map(ToString::to_string).collect()
+}

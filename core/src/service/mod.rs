@@ -1,0 +1,15 @@
+//! Services as the nodes' proxies see them: which endpoints a node uses, and why.
+//!
+//! Invariant: the model is kube-proxy's and says so; it is asked per service port, node and address family, the unit
+//! in which a Service can be broken. Knows no policy.
+
+mod backends;
+mod endpoints;
+pub mod names;
+mod port_name;
+pub mod select;
+pub mod slices;
+
+pub use backends::backends;
+pub use endpoints::{Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints};
+pub use port_name::ServicePortName;

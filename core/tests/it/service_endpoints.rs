@@ -1,0 +1,202 @@
+//! From manifests to what a node's proxy does: slices given and predicted, merged, and asked.
+
+use netlab_core::input::{Budget, Document, Loaded, load};
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::service::slices::{ENDPOINTS_PER_SLICE, packing};
+use netlab_core::service::{Asked, ServiceEndpoints, endpoints};
+
+fn world(text: &str) -> Loaded {
+    let loaded = load([Document { name: "w.yaml".into(), text: text.into() }], &Budget::default());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    loaded
+}
+
+fn ask(text: &str, node: &str) -> ServiceEndpoints {
+    let loaded = world(text);
+    let key = ObjectKey::new("t", "s");
+    let service = &loaded.cluster.services[&key];
+    let asked = Asked { key: &key, service, per_slice: ENDPOINTS_PER_SLICE };
+    endpoints(&loaded.cluster, asked, &[node.to_owned()])
+}
+
+/// `port: endpoints` of each entry on the node.
+fn reachable(answer: &ServiceEndpoints) -> Vec<String> {
+    let ports = answer.nodes.iter().flat_map(|node| &node.ports);
+    ports.map(|port| format!("{}/{} {}", port.port, port.protocol, port.reachable.join(" "))).collect()
+}
+
+const NODES: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2, labels: {topology.kubernetes.io/zone: b}}
+---
+";
+
+fn pod(name: &str, node: &str, address: &str, more: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: t, labels: {{app: s}}{}}}
+spec: {{nodeName: {node}, containers: [{{name: c, ports: [{{name: http, containerPort: {}}}]}}]}}
+status: {{phase: Running, podIPs: [{{ip: '{address}'}}], conditions: [{{type: Ready, status: '{}'}}]}}
+---
+",
+        if more.contains("ending") { ", deletionTimestamp: '2026-01-01T00:00:00Z'" } else { "" },
+        if more.contains("other port") { 8081 } else { 8080 },
+        if more.contains("unready") { "False" } else { "True" },
+    )
+}
+
+fn service(spec: &str) -> String {
+    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: s, namespace: t}}\nspec: {{{spec}}}\n---\n")
+}
+
+#[test]
+fn slices_are_predicted_from_pods() {
+    let spec = "clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80, targetPort: http}]";
+    let pods = pod("a", "n1", "10.0.1.1", "")
+        + &pod("b", "n2", "10.0.2.1", "other port")
+        + &pod("c", "n2", "10.0.2.2", "unready")
+        + &pod("d", "n2", "10.0.2.3", "ending");
+    let answer = ask(&(NODES.to_owned() + &service(spec) + &pods), "n1");
+    assert!(answer.predicted);
+    assert_eq!(
+        reachable(&answer),
+        ["/TCP 10.0.1.1:8080 10.0.2.1:8081"],
+        "named ports differ per pod; unready and ending wait"
+    );
+    assert_eq!(answer.slices.len(), 2, "one for each number of the port");
+
+    let spec = format!("{spec}, publishNotReadyAddresses: true");
+    let answer = ask(&(NODES.to_owned() + &service(&spec) + &pods), "n1");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:8080 10.0.2.1:8081 10.0.2.2:8080 10.0.2.3:8080"]);
+}
+
+#[test]
+fn a_distribution_hints_only_where_zones_are_known() {
+    let pods = pod("a", "n1", "10.0.1.1", "") + &pod("b", "n2", "10.0.2.1", "");
+    let spec = |distribution: &str| {
+        service(&format!(
+            "clusterIP: 10.96.0.1, selector: {{app: s}}, ports: [{{port: 80}}], trafficDistribution: {distribution}"
+        ))
+    };
+    for distribution in ["PreferClose", "PreferSameZone"] {
+        let answer = ask(&(NODES.to_owned() + &spec(distribution) + &pods), "n2");
+        assert_eq!(reachable(&answer), ["/TCP 10.0.2.1:80"], "{distribution}");
+    }
+    let no_zones = NODES.replace("topology.kubernetes.io/zone", "zone");
+    let answer = ask(&(no_zones.clone() + &spec("PreferClose") + &pods), "n2");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.2.1:80"], "all, never none");
+    let answer = ask(&(no_zones + &spec("PreferSameNode") + &pods), "n2");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.2.1:80"]);
+    let one_zone = NODES.replacen("{topology.kubernetes.io/zone: a}", "{}", 1);
+    let answer = ask(&(one_zone + &spec("PreferClose") + &pods), "n2");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.2.1:80"], "one node without a zone");
+}
+
+fn slice(name: &str, ports: &str, endpoints: &str) -> String {
+    format!(
+        "apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}, namespace: t, labels: {{kubernetes.io/service-name: s}}}}
+addressType: IPv4
+ports: [{ports}]
+endpoints: [{endpoints}]
+---
+"
+    )
+}
+
+const TWO_PORTS: &str =
+    "clusterIP: 10.96.0.1, ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}]";
+
+#[test]
+fn slices_are_merged_by_name_and_protocol() {
+    let both = "{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}";
+    let world = service(TWO_PORTS)
+        + &slice("s-1", both, "{addresses: [10.0.0.1, 10.0.0.9], nodeName: n1}")
+        + &slice("s-2", "{name: dns, port: 5353, protocol: UDP}", "{addresses: [10.0.0.2], nodeName: n1}")
+        + &slice("s-3", "{name: dns-tcp, port: 53, protocol: UDP}", "{addresses: [10.0.0.3], nodeName: n1}");
+    let answer = ask(&(NODES.to_owned() + &world), "n1");
+    assert!(!answer.predicted);
+    assert_eq!(
+        reachable(&answer),
+        ["dns/UDP 10.0.0.1:53 10.0.0.2:5353", "dns-tcp/TCP 10.0.0.1:53"],
+        "only the first address counts; a port whose protocol differs is no port of the Service"
+    );
+}
+
+/// An address that one slice calls ending and another ready is ready, in whatever order they come.
+#[test]
+fn an_ending_copy_never_wins() {
+    let port = "{name: '', port: 80}";
+    let ending = "{addresses: [10.0.0.1], conditions: {ready: false, serving: false, terminating: true}}";
+    let ready = "{addresses: [10.0.0.1], conditions: {ready: true}}";
+    for (first, second) in [(ending, ready), (ready, ending)] {
+        let world = service("clusterIP: 10.96.0.1, ports: [{port: 80}]")
+            + &slice("s-1", port, first)
+            + &slice("s-2", port, second);
+        assert_eq!(reachable(&ask(&(NODES.to_owned() + &world), "n1")), ["/TCP 10.0.0.1:80"]);
+    }
+}
+
+#[test]
+fn two_ports_of_one_host_are_two_endpoints() {
+    let world = service("clusterIP: 10.96.0.1, ports: [{port: 80}]")
+        + &slice("s-1", "{name: '', port: 8080}", "{addresses: [10.0.0.1]}")
+        + &slice("s-2", "{name: '', port: 8081}", "{addresses: [10.0.0.1]}");
+    assert_eq!(reachable(&ask(&(NODES.to_owned() + &world), "n1")), ["/TCP 10.0.0.1:8080 10.0.0.1:8081"]);
+}
+
+#[test]
+fn what_no_proxy_handles_is_said() {
+    for (spec, said) in [
+        ("clusterIP: None, ports: [{port: 80}]", "headless"),
+        ("type: ExternalName, externalName: db.example", "ExternalName: DNS answers with db.example"),
+    ] {
+        let answer = ask(&(NODES.to_owned() + &service(spec)), "n1");
+        assert!(answer.not_proxied.as_ref().is_some_and(|why| why.contains(said)), "{answer:?}");
+        assert!(answer.nodes.is_empty());
+    }
+}
+
+#[test]
+fn thirteen_endpoints_under_a_limit_of_five() {
+    let pods: String = (0..13).map(|n| pod(&format!("p{n:02}"), "n1", &format!("10.0.1.{n}"), "")).collect();
+    let world =
+        NODES.to_owned() + &service("clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80}]") + &pods;
+    let loaded = self::world(&world);
+    let key = ObjectKey::new("t", "s");
+    let packing = packing(&loaded.cluster, &key, &loaded.cluster.services[&key], 5);
+    let sizes: Vec<usize> = packing.slices.iter().map(|slice| slice.endpoints).collect();
+    assert_eq!(sizes, [5, 5, 3]);
+    assert_eq!(packing.next_endpoint.as_deref(), Some("s-00003"));
+}
+
+#[test]
+fn values_that_the_api_refuses_are_errors_with_their_place() {
+    for (spec, path) in [
+        ("type: Cluster", "spec.type"),
+        ("externalTrafficPolicy: local", "spec.externalTrafficPolicy"),
+        ("internalTrafficPolicy: Node", "spec.internalTrafficPolicy"),
+        ("sessionAffinity: Client", "spec.sessionAffinity"),
+        (
+            "sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 0}}",
+            "timeoutSeconds",
+        ),
+        ("trafficDistribution: Near", "spec.trafficDistribution"),
+        ("externalIPs: [here]", "spec.externalIPs[0]"),
+        ("loadBalancerSourceRanges: [10.0.0.0/33]", "spec.loadBalancerSourceRanges[0]"),
+        ("ports: [{port: 80, nodePort: 70000}]", "spec.ports[0].nodePort"),
+    ] {
+        let text = service(spec);
+        let loaded = load([Document { name: "w.yaml".into(), text: text.into() }], &Budget::default());
+        let found: Vec<String> = loaded.diagnostics.iter().map(|found| format!("{found:?}")).collect();
+        assert!(found.iter().any(|found| found.contains(path)), "{spec}: {found:?}");
+        assert!(loaded.cluster.services.is_empty(), "{spec}: a Service that is not understood is left out");
+    }
+}
