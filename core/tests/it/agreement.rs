@@ -30,7 +30,7 @@ const QUESTIONS: usize = 16;
 /// In one of so many worlds a question is also asked as users ask it.
 const WHOLE_EVALUATIONS: usize = 10;
 
-/// The same on every run; one more seed varies.
+/// The same on every run; one more seed varies. `NETLAB_SEED` asks for one seed alone.
 const FIXED_SEEDS: [u64; 3] = [1, 2, 3];
 
 /// How a world is compiled, by its number: mostly at once, which is cheapest.
@@ -92,19 +92,23 @@ fn run(seed: u64) -> Coverage {
 #[test]
 #[expect(clippy::print_stdout, reason = "the seed and the table are what a reader of the run wants")]
 fn the_engine_agrees_with_the_oracle_on_random_worlds() {
-    let varying = number("NETLAB_SEED").unwrap_or_else(|| fastrand::u64(1000..));
-    println!("NETLAB_SEED={varying}");
+    let asked_for = number("NETLAB_SEED");
+    let seeds = asked_for
+        .map_or_else(|| FIXED_SEEDS.into_iter().chain([fastrand::u64(1000..)]).collect(), |seed| vec![seed]);
+    println!("NETLAB_SEED={}", seeds.last().copied().unwrap_or_default());
     let mut coverage = Coverage::default();
     std::thread::scope(|scope| {
-        let seeds = FIXED_SEEDS.into_iter().chain([varying]);
-        let runs: Vec<_> = seeds.map(|seed| scope.spawn(move || run(seed))).collect();
+        let runs: Vec<_> = seeds.into_iter().map(|seed| scope.spawn(move || run(seed))).collect();
         for run in runs {
             coverage.add(&run.join().expect("a seed met a disagreement, told above"));
         }
     });
     println!("{coverage}");
-    assert!(coverage.questions() >= 20_000, "{} questions", coverage.questions());
-    assert_eq!(coverage.missing(), Vec::<String>::new());
+    // One seed alone is a run of its own length, and its shares are what they are.
+    if asked_for.is_none() {
+        assert!(coverage.questions() >= 20_000, "{} questions", coverage.questions());
+        assert_eq!(coverage.missing(), Vec::<String>::new());
+    }
 }
 
 #[test]

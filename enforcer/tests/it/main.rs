@@ -26,3 +26,4 @@ mod mutation_tc;
 mod mutation_world;
 mod program_agreement;
 mod prove;
+mod seeds;
