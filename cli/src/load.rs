@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::input::what_if::{NotThere, WhatIf};
 use netlab_core::input::{Budget, Document, Loaded, load_what_if};
+use netlab_core::model::source::Position;
 
 use crate::args::globals::Globals;
 use crate::args::what_if::WhatIfArgs;
@@ -54,8 +55,7 @@ pub(crate) fn read(
     terminal: &Terminal,
 ) -> Result<Input, Failure> {
     let input = read_lenient(paths, what_if, globals, terminal)?;
-    let errors =
-        input.loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let errors = spoilt(&input.loaded.diagnostics);
     if errors > 0 && !globals.skip_invalid {
         return Err(unusable(errors)
             .hint("mend it, or leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)")
@@ -63,6 +63,12 @@ pub(crate) fn read(
     }
     terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
     Ok(input)
+}
+
+/// How many objects cannot be used, each counted once whatever is wrong with it.
+pub(crate) fn spoilt(diagnostics: &[Diagnostic]) -> usize {
+    let errors = diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
+    errors.map(thing).collect::<BTreeSet<_>>().len()
 }
 
 /// Why an answer that leaves objects out is none.
@@ -130,6 +136,13 @@ pub(crate) fn read_lenient(
         terminal.progress(&format!("{number} {kind} objects cannot matter here"));
     }
     Ok(Input { loaded, not_examined })
+}
+
+/// What of the input a finding makes unusable: its object, or else the place where none could be made out.
+fn thing(finding: &Diagnostic) -> (Option<&str>, Option<String>, Option<Position>) {
+    let object = finding.object.as_ref().map(ToString::to_string);
+    let place = finding.position.filter(|_| object.is_none());
+    (finding.file.as_deref(), object, place)
 }
 
 /// The texts that were read, to be read again elsewhere.

@@ -71,7 +71,8 @@ pub(crate) fn render(evaluation: &Evaluation, subject: &str, wide: bool) -> Stri
     } else if !evaluation.pairs.is_empty() {
         sides(&mut rows, &evaluation.egress, &evaluation.ingress, wide);
     }
-    for note in &evaluation.notes {
+    let said = [&evaluation.egress, &evaluation.ingress].map(|side| &side.reason);
+    for note in evaluation.notes.iter().filter(|note| !said.contains(note)) {
         rows.plain("note", note);
     }
     rows.finish()
@@ -94,7 +95,12 @@ fn named(pair: &PairEvaluation) -> String {
 fn sides(rows: &mut Rows, egress: &Side, ingress: &Side, wide: bool) {
     for (label, side) in [("egress", egress), ("ingress", ingress)] {
         rows.row(label, (color(side.verdict), &side.verdict.to_string()), &reason(side, wide));
-        if let Some(place) = side.rule.as_ref().and_then(|rule| place(rule.file.as_deref(), rule.line)) {
+        for rule in side.tied_rules() {
+            let place = place(rule.file.as_deref(), rule.line).unwrap_or_default();
+            rows.plain("tie", &format!("{} {place}", rule_name(rule)));
+        }
+        let decided = side.rule.as_ref().filter(|_| side.tied.is_empty());
+        if let Some(place) = decided.and_then(|rule| place(rule.file.as_deref(), rule.line)) {
             rows.plain("", &place);
         }
         for pass in &side.passed {
@@ -105,7 +111,8 @@ fn sides(rows: &mut Rows, egress: &Side, ingress: &Side, wide: bool) {
             rows.plain("near miss", &text);
         }
         if wide {
-            for loser in &side.losers {
+            let tied = side.tied_rules();
+            for loser in side.losers.iter().filter(|loser| !tied.contains(loser)) {
                 rows.plain("also", &rule_name(loser));
             }
         }

@@ -1,10 +1,12 @@
 //! A proof for people: the answer, what was predicted and seen, each hop, and how to doubt it.
 //!
-//! Invariant: the first line begins with `PROVED`, `CONTRADICTED` or `SIMULATED` (`UNDECIDED` when a kernel was
-//! asked and could not be seen, or met no hook), so that it greps. What is printed is what the proof holds; nothing is concluded
+//! Invariant: the first line begins with `PROVED`, `CONTRADICTED`, `UNDEFINED` (the API gives no verdict that could be
+//! proved) or `SIMULATED` (`UNDECIDED` when a kernel was asked and could not be seen, or met no hook), so that it greps. What is printed is what the proof holds; nothing is concluded
 //! here.
 
+use anstyle::Style;
 use netlab_core::policy::change::Verdict;
+use netlab_core::policy::evaluate::Outcome;
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::prove::proof::{CounterDelta, Hop, Mode, Proof, ProofOutcome, Witness};
 
@@ -30,10 +32,9 @@ pub(crate) fn render(proof: &Proof, subject: &str, mixed: bool, texts: &Texts) -
             rows.plain("differs", difference);
         }
     } else {
-        let predicted = (color(proof.predicted), proof.predicted.to_string());
-        rows.row("predicted", (predicted.0, &predicted.1), &prediction(proof));
-        let (style, word) =
-            proof.observed.map_or((QUIET, "-".to_owned()), |verdict| (color(verdict), verdict.to_string()));
+        let (style, word) = spoken(proof.predicted.settled());
+        rows.row("predicted", (style, &word), &prediction(proof));
+        let (style, word) = spoken(proof.observed);
         rows.row("observed", (style, &word), &observation(proof));
     }
     for hop in &proof.hops {
@@ -45,24 +46,28 @@ pub(crate) fn render(proof: &Proof, subject: &str, mixed: bool, texts: &Texts) -
 }
 
 fn headline(proof: &Proof, subject: &str, mixed: bool) -> String {
-    let verdict = proof.observed.unwrap_or(proof.predicted);
+    let verdict = proof.observed.map_or(proof.predicted, Outcome::from);
     match (proof.outcome, proof.mode) {
         (ProofOutcome::Proved, _) => {
             let (style, verdict) = match verdict {
                 _ if mixed => (WARNING, "mixed".to_owned()),
-                Verdict::Allow => (GOOD, verdict.to_string()),
-                Verdict::Deny => (DENIED, verdict.to_string()),
+                Outcome::Allow => (GOOD, verdict.to_string()),
+                _ => (DENIED, verdict.to_string()),
             };
             format!("{} {}  {}", paint(STRONG, "PROVED"), paint(style, &verdict), paint(STRONG, subject))
         }
         (ProofOutcome::Contradicted, _) => {
             let line = match proof.observed {
-                Some(observed) if observed != proof.predicted => {
+                Some(observed) if proof.predicted.settled().is_some_and(|verdict| verdict != observed) => {
                     format!("{subject}: predicted {}, the kernel {}", proof.predicted, past(observed))
                 }
                 _ => format!("{subject}: the witnesses disagree"),
             };
             format!("{}  {}", paint(BAD, "CONTRADICTED"), paint(STRONG, &line))
+        }
+        (ProofOutcome::Inconclusive, _) if proof.undefined.is_some() => {
+            let line = format!("{subject}: the API gives no verdict");
+            format!("{}  {}", paint(WARNING, "UNDEFINED"), paint(STRONG, &line))
         }
         (ProofOutcome::Inconclusive, Mode::Simulated) => {
             let verdict = if mixed { "mixed".to_owned() } else { verdict.to_string() };
@@ -78,6 +83,11 @@ fn headline(proof: &Proof, subject: &str, mixed: bool) -> String {
     }
 }
 
+/// A verdict, or that there is none.
+fn spoken(verdict: Option<Verdict>) -> (Style, String) {
+    verdict.map_or((QUIET, "-".to_owned()), |verdict| (color(verdict), verdict.to_string()))
+}
+
 fn past(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allowed",
@@ -86,8 +96,7 @@ fn past(verdict: Verdict) -> &'static str {
 }
 
 fn heard(rows: &mut Rows, witness: &Witness) {
-    let (style, word) =
-        witness.verdict.map_or((QUIET, "-".to_owned()), |verdict| (color(verdict), verdict.to_string()));
+    let (style, word) = spoken(witness.verdict.and_then(Outcome::settled));
     rows.row(witness.name, (style, &word), &witness.detail);
 }
 
@@ -96,6 +105,9 @@ fn of<'a>(proof: &'a Proof, names: &[&str]) -> Vec<&'a Witness> {
 }
 
 fn prediction(proof: &Proof) -> String {
+    if let Some(why) = &proof.undefined {
+        return format!("undefined({why})");
+    }
     let asked = of(proof, &["spec", "tables"]);
     if asked.len() == 2 && asked.iter().all(|witness| witness.verdict == Some(proof.predicted)) {
         return "the spec and the compiled tables agree".to_owned();
@@ -119,7 +131,7 @@ fn observation(proof: &Proof) -> String {
 fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
     let indent = rows.indent();
     let cited = format!("{:<ENTRY$}  ", format!("entry {}", hop.entry.id));
-    let (first, rest) = match &hop.rule {
+    let (first, rest) = match hop.rule.as_ref().filter(|_| hop.side.tied.is_empty()) {
         Some(rule) => (rule_name(rule), place(rule.file.as_deref(), rule.line)),
         None => (reason(hop), None),
     };
@@ -131,7 +143,7 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
     for line in lines.chain(rest) {
         rows.line(&format!("{}{line}", " ".repeat(column)));
     }
-    if let Some(rule) = &hop.rule
+    if let Some(rule) = hop.rule.as_ref().filter(|_| hop.side.tied.is_empty())
         && let Some((number, text)) = source_line(rule.file.as_deref(), rule.line, texts)
     {
         let room = WIDTH.saturating_sub(indent + 1);
@@ -156,20 +168,27 @@ fn side(rows: &mut Rows, hop: &Hop, texts: &Texts) {
             rows.plain("", &near.reason);
         }
     }
-    if !hop.side.tied.is_empty() {
-        rows.row("tie", (WARNING, "open"), &hop.side.reason);
+    let tied = hop.side.tied_rules();
+    for (index, rule) in tied.iter().enumerate() {
+        let place = place(rule.file.as_deref(), rule.line).unwrap_or_default();
+        let (label, word) = if index == 0 { ("tie", "of") } else { ("", "") };
+        rows.row(label, (WARNING, word), &format!("{} {place}", rule_name(rule)));
     }
     for pass in &hop.side.passed {
         let place = place(pass.file.as_deref(), pass.line).unwrap_or_default();
         rows.row("passed", (QUIET, "by"), &format!("{} {place}", rule_name(pass)));
     }
-    for loser in &hop.side.losers {
+    for loser in hop.side.losers.iter().filter(|loser| !tied.contains(loser)) {
         let place = place(loser.file.as_deref(), loser.line).unwrap_or_default();
         rows.row("also", (QUIET, "match"), &format!("{} {place}", rule_name(loser)));
     }
 }
 
 fn reason(hop: &Hop) -> String {
+    if !hop.side.tied.is_empty() {
+        // Who ties is told below.
+        return "netlab's tables deny what the API leaves open".to_owned();
+    }
     if hop.verdict == Verdict::Deny && !hop.side.isolated_by.is_empty() {
         return if hop.reason.is_empty() {
             format!("isolated by {}; no rule admits", names(&hop.side.isolated_by))
@@ -229,8 +248,9 @@ fn entry(rows: &mut Rows, proof: &Proof) {
 pub(crate) fn others(shown: &Proof, proofs: &[&Proof]) -> String {
     let mut rows = Rows::new(9, 5);
     for proof in proofs {
-        let verdict = proof.observed.unwrap_or(proof.predicted);
+        let verdict = proof.observed.or(proof.predicted.settled());
         let outcome = match (proof.outcome, proof.mode) {
+            _ if proof.undefined.is_some() => "undefined",
             (ProofOutcome::Proved, _) => "proved",
             (ProofOutcome::Contradicted, _) => "contradicted",
             (ProofOutcome::Inconclusive, Mode::Simulated) => "simulated",
@@ -245,7 +265,8 @@ pub(crate) fn others(shown: &Proof, proofs: &[&Proof]) -> String {
         } else {
             format!("{} -> {} ({packet}): {outcome}{entry}", query.from, query.to)
         };
-        rows.row("also", (color(verdict), &verdict.to_string()), &text);
+        let (style, word) = spoken(verdict);
+        rows.row("also", (style, &word), &text);
     }
     rows.finish()
 }

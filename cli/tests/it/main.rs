@@ -13,5 +13,6 @@ mod lint;
 mod run;
 mod service_endpoints;
 mod services;
+mod tie;
 mod transcripts;
 mod what_if;

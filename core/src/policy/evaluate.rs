@@ -43,6 +43,17 @@ impl std::fmt::Display for Outcome {
     }
 }
 
+impl Outcome {
+    /// The one verdict that it is, if it is one.
+    pub const fn settled(self) -> Option<Verdict> {
+        match self {
+            Self::Allow => Some(Verdict::Allow),
+            Self::Deny => Some(Verdict::Deny),
+            Self::Mixed | Self::Undefined => None,
+        }
+    }
+}
+
 impl From<Verdict> for Outcome {
     fn from(verdict: Verdict) -> Self {
         match verdict {
@@ -118,6 +129,17 @@ pub struct Side {
     pub reason: String,
 }
 
+impl Side {
+    /// What each tied policy would do if it came first: its first rule that matches.
+    pub fn tied_rules(&self) -> Vec<&RuleRef> {
+        let matched = || self.rule.iter().chain(&self.passed).chain(&self.losers);
+        let first = |policy: &PolicyRef| {
+            matched().find(|rule| (rule.kind, &rule.name) == (policy.kind, &policy.name))
+        };
+        self.tied.iter().filter_map(first).collect()
+    }
+}
+
 /// `admin`, `networkPolicy`, `baseline`, `default` or `exempt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -189,15 +211,16 @@ fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: 
         destination: pair.tuple.destination,
         port: pair.tuple.destination_port,
         verdict: egress.verdict.max(ingress.verdict),
-        undefined: undefined(&egress, &ingress),
+        undefined: undefined([&egress, &ingress]),
         egress,
         ingress,
     }
 }
 
-/// Why the verdict of the two sides together is not defined. A side that denies for sure settles it.
-fn undefined(egress: &Side, ingress: &Side) -> Option<String> {
-    let sides = [egress, ingress];
+/// Why the verdict of the two sides together is not defined: `tie between AdminNetworkPolicy a and …`. A side that
+/// denies for sure settles it.
+pub fn undefined<'s>(sides: impl IntoIterator<Item = &'s Side>) -> Option<String> {
+    let sides: Vec<&Side> = sides.into_iter().collect();
     if sides.iter().any(|side| side.verdict == Verdict::Deny && side.tied.is_empty()) {
         return None;
     }

@@ -2,14 +2,15 @@
 //!
 //! Invariant: proved means that the specification, the tables, the test-run and the wire were all heard and all
 //! agree, that the entry which decided on the wire is the predicted one, that its row reads back as compiled,
-//! and that no other verdict's counter moved. One heard witness that disagrees makes it contradicted.
+//! and that no other verdict's counter moved. One heard witness that disagrees makes it contradicted. Where the API
+//! defines no verdict, nothing can be proved of it, whatever the kernel does.
 
 use std::collections::BTreeSet;
 
 use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::Verdict;
-use netlab_core::policy::evaluate::{Side, side};
+use netlab_core::policy::evaluate::{Outcome, Side, side, undefined};
 use netlab_core::policy::query::{Pair, policed_pod};
 use netlab_core::policy::trial::{HopVerdict, Trial};
 use netlab_ebpf::abi::{Direction, PolicyValue};
@@ -17,7 +18,7 @@ use netlab_ebpf::reason::Reason;
 
 use super::cite::{RowKey, device_row, policy_row, row_key, value_bytes};
 use super::predict::Prediction;
-use super::proof::{CounterDelta, EntryRef, Hop, Mode, Proof, ProofOutcome, ProvenQuery};
+use super::proof::{CounterDelta, EntryRef, Hop, Mode, Proof, ProofOutcome, ProvenQuery, Witness};
 use super::witness::{Observation, hop_difference, witness};
 
 /// The proof of a pair; without an observation it is a simulation.
@@ -31,7 +32,11 @@ pub(super) fn proof(
 ) -> Proof {
     let mut differences = prediction.differences();
     let mut witnesses = vec![
-        witness("spec", Some(prediction.spec), "the API text, from the objects as written"),
+        Witness {
+            name: "spec",
+            verdict: Some(prediction.spec),
+            detail: "the API text, from the objects as written".to_owned(),
+        },
         witness("tables", Some(prediction.tables), "the engine, from the compiled tables"),
     ];
     let mode = if observation.is_some() { Mode::Kernel } else { Mode::Simulated };
@@ -49,14 +54,14 @@ pub(super) fn proof(
     } else {
         not_examined.push("the kernel: nothing was sent".to_owned());
     }
-    for hop in hops.iter().filter(|hop| !hop.side.tied.is_empty()) {
-        let names: Vec<String> =
-            hop.side.tied.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect();
-        not_examined.push(format!(
-            "{}: the API leaves a tie between {} open; proved is that netlab's tables deny it",
-            hop.direction,
-            names.join(" and ")
-        ));
+    let undefined = undefined(hops.iter().map(|hop| &hop.side));
+    if undefined.is_some() != (prediction.spec == Outcome::Undefined) {
+        let tables = undefined.as_deref().unwrap_or("no tie");
+        differences.push(format!("the spec says {}, the compiled tables hold {tables}", prediction.spec));
+    }
+    if let Some(why) = &undefined {
+        not_examined
+            .push(format!("the verdict by the API: undefined({why}); seen is what netlab's tables do"));
     }
     // A packet that the source's side stops never meets the destination's.
     let stopped = hops.iter().position(|hop| hop.verdict == Verdict::Deny);
@@ -65,7 +70,10 @@ pub(super) fn proof(
     }
     let outcome = if !differences.is_empty() {
         ProofOutcome::Contradicted
-    } else if witnesses.iter().all(|witness| witness.verdict.is_some()) && observed.is_some() {
+    } else if undefined.is_none()
+        && witnesses.iter().all(|witness| witness.verdict.is_some())
+        && observed.is_some()
+    {
         ProofOutcome::Proved
     } else {
         ProofOutcome::Inconclusive
@@ -75,6 +83,7 @@ pub(super) fn proof(
         outcome,
         query: query(pair),
         predicted: prediction.spec,
+        undefined,
         observed,
         mode,
         backend,
@@ -169,7 +178,7 @@ fn disagreements(prediction: &Prediction, observation: &Observation) -> Vec<Stri
     let mut differences = observation.differences.clone();
     for witness in &observation.witnesses {
         if let Some(verdict) = witness.verdict
-            && verdict != prediction.tables
+            && verdict != prediction.tables.into()
         {
             differences.push(format!(
                 "predicted {}, {} says {verdict}: {}",

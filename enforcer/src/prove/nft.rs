@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::Verdict;
+use netlab_core::policy::evaluate;
 use netlab_core::policy::query::Pair;
 use netlab_lab::Lab;
 use netlab_lab::traffic::{Flow, Outcome, Sent, Wait};
@@ -111,7 +112,7 @@ impl NftPlace {
         });
         Ok(Observation {
             backend: BackendName::Nft,
-            observed: said.verdict,
+            observed: said.verdict.and_then(evaluate::Outcome::settled),
             witnesses: vec![said],
             hops: [None, None],
             rows,

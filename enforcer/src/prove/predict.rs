@@ -6,6 +6,7 @@
 use netlab_core::input::WireObjects;
 use netlab_core::model::cluster::{Cluster, Pod};
 use netlab_core::policy::change::Verdict;
+use netlab_core::policy::evaluate::Outcome;
 use netlab_core::policy::oracle::{self, IpProtocol, Oracle, Question};
 use netlab_core::policy::query::{End, Pair, owner};
 use netlab_core::policy::trial::{HopVerdict, Trial};
@@ -14,9 +15,9 @@ use netlab_core::policy::trial::{HopVerdict, Trial};
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The specification's verdict.
-    pub spec: Verdict,
+    pub spec: Outcome,
     /// The specification's verdict for the source's side and the destination's.
-    pub spec_sides: [Verdict; 2],
+    pub spec_sides: [Outcome; 2],
     /// The tables' verdict.
     pub tables: Verdict,
     /// What the tables say at each hook: source egress, destination ingress.
@@ -44,7 +45,8 @@ impl Prediction {
         sides
             .filter_map(|((name, spec), hop)| {
                 let tables = hop.map_or(Verdict::Allow, |hop| hop.verdict);
-                (spec != tables)
+                // Where the API leaves the order of two policies open, the tables deny.
+                (held(spec) != tables)
                     .then(|| format!("{name}: the spec says {spec}, the compiled tables {tables}"))
             })
             .collect()
@@ -83,10 +85,18 @@ fn end(cluster: &Cluster, end: &End, address: std::net::IpAddr) -> oracle::End {
     }
 }
 
-const fn verdict(verdict: oracle::Verdict) -> Verdict {
+const fn verdict(verdict: oracle::Verdict) -> Outcome {
     match verdict {
-        oracle::Verdict::Allow => Verdict::Allow,
-        // Where the API leaves the order of two policies open, the tables deny: that is what is to be proved.
-        oracle::Verdict::Deny | oracle::Verdict::Undefined => Verdict::Deny,
+        oracle::Verdict::Allow => Outcome::Allow,
+        oracle::Verdict::Deny => Outcome::Deny,
+        oracle::Verdict::Undefined => Outcome::Undefined,
+    }
+}
+
+/// What the tables must hold where the specification says this.
+const fn held(spec: Outcome) -> Verdict {
+    match spec {
+        Outcome::Allow => Verdict::Allow,
+        Outcome::Deny | Outcome::Mixed | Outcome::Undefined => Verdict::Deny,
     }
 }

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use netlab_core::policy::change::Verdict;
-use netlab_core::policy::evaluate::{Side, TierName};
+use netlab_core::policy::evaluate::{Outcome, Side, TierName};
 use netlab_core::policy::near_miss::NearMiss;
 use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub enum ProofOutcome {
     Proved,
     /// Two witnesses disagree.
     Contradicted,
-    /// No kernel was asked, or what it did could not be seen.
+    /// No kernel was asked, or what it did could not be seen, or the API defines no verdict that it could prove.
     Inconclusive,
 }
 
@@ -52,8 +52,11 @@ pub struct Proof {
     pub outcome: ProofOutcome,
     /// The packet.
     pub query: ProvenQuery,
-    /// What the specification and the compiled tables say; they agree, or the outcome is contradicted.
-    pub predicted: Verdict,
+    /// What the specification says. The compiled tables agree, or the outcome is contradicted; where it is undefined
+    /// they deny.
+    pub predicted: Outcome,
+    /// Why the API does not define the verdict, if it does not: `tie between AdminNetworkPolicy a and …`.
+    pub undefined: Option<String>,
     /// What the kernel did, if it was asked and could be seen.
     pub observed: Option<Verdict>,
     /// Whether a kernel was asked.
@@ -160,8 +163,8 @@ pub struct EntryRef {
 pub struct Witness {
     /// `spec`, `tables`, `test-run` or `wire`.
     pub name: &'static str,
-    /// What it says; `None` when it was not heard.
-    pub verdict: Option<Verdict>,
+    /// What it says; `None` when it was not heard. Only the specification can say `undefined`.
+    pub verdict: Option<Outcome>,
     /// How it knows, or why it was not heard.
     pub detail: String,
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::{Change, Verdict};
+use netlab_core::policy::evaluate;
 use netlab_core::policy::frame::opening;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
@@ -147,7 +148,7 @@ impl TcPlace {
         observation.counters = wire::moved(&before, &after);
         self.read_back(&sites, prediction, &mut observation)?;
         let said = wire::verdict(&sent, pair, dropped(&sites, &observation));
-        observation.observed = said.verdict;
+        observation.observed = said.verdict.and_then(evaluate::Outcome::settled);
         if said.verdict.is_some() {
             let silent = silent_hooks(&sites, &observation);
             observation.differences.extend(silent);

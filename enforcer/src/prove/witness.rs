@@ -27,7 +27,7 @@ pub(super) struct Observation {
 
 /// A short word for a verdict and how it was seen.
 pub(super) fn witness(name: &'static str, verdict: Option<Verdict>, detail: impl Into<String>) -> Witness {
-    Witness { name, verdict, detail: detail.into() }
+    Witness { name, verdict: verdict.map(Into::into), detail: detail.into() }
 }
 
 /// How a decision that was seen differs from the predicted one, in words.

@@ -173,7 +173,7 @@ fn honest(loaded: &Loaded, asked: Ask, datapath: Datapath) -> Proof {
         assert_eq!(observed.expect("readable").drift, Vec::<String>::new(), "{asked:?} without a fault");
     });
     assert_eq!(proof.outcome, ProofOutcome::Proved, "{asked:?} without a fault: {proof:#?}");
-    assert_eq!((proof.predicted, proof.observed), (asked.verdict, Some(asked.verdict)), "{asked:?}");
+    assert_eq!((proof.predicted, proof.observed), (asked.verdict.into(), Some(asked.verdict)), "{asked:?}");
     proof
 }
 

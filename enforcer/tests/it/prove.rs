@@ -3,6 +3,7 @@
 use netlab_core::input::{Budget, Document, Loaded, load};
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::policy::change::Verdict::{self, Allow, Deny};
+use netlab_core::policy::evaluate::Outcome;
 use netlab_core::policy::query::{End, Query, Service};
 use netlab_ebpf::abi::{PolicyKey, PolicyValue};
 use netlab_ebpf::reason::Reason;
@@ -120,7 +121,7 @@ fn proved(datapath: Datapath, from: &str, to: &str, service: Service, verdict: V
         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
     for proof in &proven.proofs {
         assert_eq!(proof.outcome, ProofOutcome::Proved, "{what}: {proof:#?}");
-        assert_eq!((proof.predicted, proof.observed), (verdict, Some(verdict)), "{what}");
+        assert_eq!((proof.predicted, proof.observed), (verdict.into(), Some(verdict)), "{what}");
     }
     proven.proofs
 }
@@ -194,7 +195,7 @@ fn a_proof_without_a_kernel_is_inconclusive_and_says_what_it_predicts() {
     for proof in &proven.proofs {
         assert_eq!(
             (proof.outcome, proof.predicted, proof.observed),
-            (ProofOutcome::Inconclusive, Deny, None)
+            (ProofOutcome::Inconclusive, Deny.into(), None)
         );
         assert_eq!(proof.near_misses[0].reason, "wants app=api; shop/web has app=web");
     }
@@ -246,7 +247,7 @@ fn a_map_that_was_changed_behind_our_back_is_a_contradiction() {
     .expect("provable");
     let proof = &proven.proofs[0];
     assert_eq!(proof.outcome, ProofOutcome::Contradicted);
-    assert_eq!((proof.predicted, proof.observed), (Deny, Some(Allow)));
+    assert_eq!((proof.predicted, proof.observed), (Deny.into(), Some(Allow)));
     assert!(proof.differences.iter().any(|line| line.contains("the kernel holds allow")), "{proof:#?}");
 }
 
@@ -269,4 +270,53 @@ fn a_missing_row_drops_and_contradicts() {
     let proof = &proven.proofs[0];
     assert_eq!((proof.outcome, proof.observed), (ProofOutcome::Contradicted, Some(Deny)));
     assert!(proof.counters.iter().any(|delta| delta.entry == Reason::NoEntry.entry()), "{proof:#?}");
+}
+
+/// Web may reach db on 80 by one policy and not by another, and nothing orders them; web's port 81 is denied by db's
+/// side for sure.
+const TIE: &str = r"
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: opens}
+spec:
+  tier: Admin
+  priority: 5
+  subject: {namespaces: {}}
+  egress: [{action: Accept, to: [{namespaces: {}}]}]
+  ingress: [{action: Accept, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}]
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: closes}
+spec:
+  tier: Admin
+  priority: 5
+  subject: {pods: {podSelector: {matchLabels: {app: web}}}}
+  egress: [{action: Deny, to: [{namespaces: {}}]}]
+";
+
+#[test]
+fn a_tie_is_shown_in_the_kernel_and_not_proved() {
+    if datapath("a_tie_is_shown_in_the_kernel_and_not_proved", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    let text = format!("{WORLD}{TIE}");
+    let loaded = load([Document { name: "world.yaml".into(), text: text.into() }], &Budget::default());
+    assert!(loaded.is_complete(), "{:?}", loaded.diagnostics);
+    let why = "tie between ClusterNetworkPolicy closes and ClusterNetworkPolicy opens";
+    for datapath in [Datapath::Tc, Datapath::Nft] {
+        let proven = prove(&loaded, &query("web", "db", tcp(80)), datapath).expect("provable");
+        for proof in &proven.proofs {
+            assert_eq!(proof.outcome, ProofOutcome::Inconclusive, "{proof:#?}");
+            assert_eq!((proof.predicted, proof.observed), (Outcome::Undefined, Some(Deny)));
+            assert_eq!(proof.undefined.as_deref(), Some(why));
+            assert_eq!(proof.hops[0].side.tied_rules().len(), 2);
+        }
+        // What the other side denies for sure is denied, whoever comes first here.
+        let proven = prove(&loaded, &query("web", "db", tcp(81)), datapath).expect("provable");
+        for proof in &proven.proofs {
+            assert_eq!((proof.outcome, proof.predicted), (ProofOutcome::Proved, Outcome::Deny), "{proof:#?}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Lint, globals: &Globals, terminal: &Terminal) -> Result
     }
     let input = load::read_lenient(&globals.filename, &globals.what_if, globals, terminal)?;
     let loaded = input.loaded;
-    let errors = loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let errors = load::spoilt(&loaded.diagnostics);
     let Report { mut findings, not_examined } = lint(&loaded.cluster, &loaded.policies, loaded.diagnostics);
     let namespace = globals.listed_namespace();
     findings.retain(|finding| {

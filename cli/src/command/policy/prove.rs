@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netlab_core::envelope::Envelope;
 use netlab_core::input::Loaded;
-use netlab_core::policy::change::Verdict;
+use netlab_core::policy::evaluate::Outcome;
 use netlab_enforcer::prove::error::{Blame, ProveError};
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
 use netlab_enforcer::prove::{Datapath, Proven, prove};
@@ -153,18 +153,22 @@ fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
 fn most_important(proofs: &[Proof]) -> Option<(&Proof, Vec<&Proof>)> {
     let rank = |proof: &Proof| match (proof.outcome, verdict(proof)) {
         (ProofOutcome::Contradicted, _) => 0,
-        (ProofOutcome::Inconclusive, Verdict::Deny) => 1,
-        (ProofOutcome::Inconclusive, Verdict::Allow) => 2,
-        (ProofOutcome::Proved, Verdict::Deny) => 3,
-        (ProofOutcome::Proved, Verdict::Allow) => 4,
+        (_, Outcome::Undefined) => 1,
+        (ProofOutcome::Inconclusive, Outcome::Allow) => 3,
+        (ProofOutcome::Inconclusive, _) => 2,
+        (ProofOutcome::Proved, Outcome::Allow) => 5,
+        (ProofOutcome::Proved, _) => 4,
     };
     let shown = proofs.iter().min_by_key(|proof| rank(proof))?;
     Some((shown, proofs.iter().filter(|proof| !std::ptr::eq(*proof, shown)).collect()))
 }
 
-/// What the kernel did, or would do.
-fn verdict(proof: &Proof) -> Verdict {
-    proof.observed.unwrap_or(proof.predicted)
+/// What the packet's verdict is: what the kernel did or would do, unless the API defines none.
+fn verdict(proof: &Proof) -> Outcome {
+    match &proof.undefined {
+        Some(_) => Outcome::Undefined,
+        None => proof.observed.map_or(proof.predicted, Outcome::from),
+    }
 }
 
 fn exit(proofs: &[Proof], args: &Prove) -> Exit {
@@ -172,13 +176,15 @@ fn exit(proofs: &[Proof], args: &Prove) -> Exit {
     if any(ProofOutcome::Contradicted) {
         return Exit::No;
     }
-    if any(ProofOutcome::Inconclusive) && !args.allow_simulated {
+    // No expectation is met where the API says nothing, and no kernel can tell what it means.
+    let undefined = proofs.iter().any(|proof| proof.undefined.is_some());
+    if undefined || (any(ProofOutcome::Inconclusive) && !args.allow_simulated) {
         return Exit::CannotTell;
     }
     let expected = match args.expect {
         None => return Exit::Yes,
-        Some(Expected::Allow) => Verdict::Allow,
-        Some(Expected::Deny) => Verdict::Deny,
+        Some(Expected::Allow) => Outcome::Allow,
+        Some(Expected::Deny) => Outcome::Deny,
     };
     let as_expected = proofs.iter().all(|proof| verdict(proof) == expected);
     if as_expected { Exit::Yes } else { Exit::No }

@@ -52,14 +52,19 @@ fn conflict(one: &Policy, other: &Policy) -> bool {
 fn diagnostic(policy: &Policy, other: &Policy) -> Diagnostic {
     let object =
         ObjectRef { kind: policy.id.kind.as_str().to_owned(), namespace: None, name: policy.id.name.clone() };
-    let message = match policy.priority {
-        Some(priority) if other.priority.is_some() => {
-            format!("{} has priority {priority} too, and some pods are subjects of both", other.id)
-        }
-        _ => format!("{} is in the same tier, and the API orders the two kinds in no way", other.id),
+    let (message, remedy) = match policy.priority {
+        Some(priority) if other.priority.is_some() => (
+            format!("{} has priority {priority} too, and some pods are subjects of both", other.id),
+            "give one of them another priority",
+        ),
+        _ => (
+            format!("{} is in the same tier, and the API orders the two kinds in no way", other.id),
+            "use one kind alone in this tier",
+        ),
     };
-    let diagnostic = Diagnostic::warning(code::TIED_POLICIES, message)
-        .with_hint("where their rules disagree the verdict is undefined; netlab's tables deny there");
+    let hint =
+        format!("where their rules disagree the verdict is undefined, and netlab's tables deny: {remedy}");
+    let diagnostic = Diagnostic::warning(code::TIED_POLICIES, message).with_hint(hint);
     diagnostic.about(&object).at_path(&policy.source, "spec.priority")
 }
 

@@ -1,0 +1,74 @@
+//! Policies that the API does not order, as users meet them: no command gives the tables' deny for the API's answer.
+
+use crate::run::{is_root, netlab_reading};
+
+const POLICIES: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+status: {podIP: 10.0.0.1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop}
+status: {podIP: 10.0.0.2}
+---
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: opens}
+spec:
+  priority: 5
+  subject: {namespaces: {}}
+  ingress: [{action: Allow, from: [{namespaces: {}}], ports: [{portRange: {start: 80, end: 81}}]}]
+---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: closes}
+spec:
+  tier: Admin
+  priority: 5
+  subject: {namespaces: {}}
+  ingress: [{action: Deny, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}]
+";
+
+const WHO: &str = "tie between AdminNetworkPolicy opens and ClusterNetworkPolicy closes";
+
+fn ask(words: &str) -> crate::run::Run {
+    let words = format!("policy {words} -f - --from shop/web --to shop/db");
+    netlab_reading(POLICIES, &words.split(' ').collect::<Vec<_>>())
+}
+
+#[test]
+fn eval_cannot_tell_and_names_both_rules() {
+    for expect in ["", " --expect deny", " --expect allow"] {
+        let run = ask(&format!("eval --port 80{expect}"));
+        assert_eq!(run.code, Some(3), "{expect}: {}", run.stderr);
+        assert!(run.stdout.starts_with("undefined  shop/web -> shop/db 80/tcp\n"), "{}", run.stdout);
+        for rule in ["AdminNetworkPolicy opens spec.ingress[0].from[0] Allow", "ClusterNetworkPolicy closes"]
+        {
+            assert!(run.stdout.contains(&format!("tie               {rule}")), "{}", run.stdout);
+        }
+        assert!(run.stderr.contains("give one of them another priority"), "{}", run.stderr);
+    }
+    assert_eq!(ask("eval --port 81").code, Some(0));
+}
+
+#[test]
+fn a_proof_shows_what_the_tables_do_and_proves_nothing() {
+    let backend = if is_root() { "tc" } else { "none" };
+    for expect in ["", " --expect deny", " --expect allow", " --allow-simulated"] {
+        let run = ask(&format!("prove --port 80 --backend {backend}{expect}"));
+        assert_eq!(run.code, Some(3), "{expect}: {}", run.stderr);
+        let first = "UNDEFINED  shop/web -> shop/db 80/tcp: the API gives no verdict\n";
+        assert!(run.stdout.starts_with(first), "{}", run.stdout);
+    }
+    let run = ask(&format!("prove --port 80 --backend {backend} -o json"));
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!((&json["outcome"], &json["predicted"]), (&"inconclusive".into(), &"undefined".into()));
+    assert_eq!((&json["undefined"], &json["complete"]), (&WHO.into(), &false.into()));
+    assert_eq!(json["witnesses"][0]["verdict"], "undefined");
+    assert_eq!(json["witnesses"][1]["verdict"], "deny");
+    if backend == "tc" {
+        assert_eq!(json["observed"], "deny");
+    }
+}
