@@ -145,6 +145,20 @@ fn thing(finding: &Diagnostic) -> (Option<&str>, Option<String>, Option<Position
     (finding.file.as_deref(), object, place)
 }
 
+/// One text that is no manifest: a file, or `-`.
+pub(crate) fn document(path: &Path) -> Result<Document, Failure> {
+    let name = path.to_string_lossy();
+    let read =
+        if path == Path::new("-") { bytes(io::stdin().lock()) } else { File::open(path).and_then(bytes) };
+    let bytes = read.map_err(|error| {
+        Failure::unreadable(format!("cannot read `{name}`")).because(&error).hint(hint(&error))
+    })?;
+    Document::from_bytes(name.as_ref(), bytes).map_err(|finding| {
+        let about = Loaded { diagnostics: vec![finding], ..Loaded::default() };
+        Failure::unreadable(format!("cannot read `{name}`")).about(about)
+    })
+}
+
 /// The texts that were read, to be read again elsewhere.
 pub(crate) fn documents(loaded: &Loaded) -> Vec<(String, String)> {
     loaded.texts.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect()
@@ -180,9 +194,10 @@ impl Sources {
             return Ok(());
         }
         if path.is_dir() {
+            let again = path.canonicalize().is_ok_and(|real| self.visited.contains(&real));
             let before = self.count();
             self.directory(path, 0);
-            if self.count() == before {
+            if self.count() == before && !again {
                 return Err(Failure::unreadable(format!("no manifest in directory `{}`", path.display()))
                     .hint("netlab reads *.yaml, *.yml and *.json, in sub-directories too"));
             }

@@ -4,6 +4,7 @@
 //! prints what was found and exits with the code that says it.
 
 mod args;
+mod claims;
 mod command;
 mod ends;
 mod enforcement;

@@ -93,6 +93,11 @@ impl EndpointType {
         }
     }
 
+    /// The type of an API's kind.
+    pub fn from_kind(kind: &str) -> Option<Self> {
+        Self::WORDS.iter().map(|(_, known)| *known).find(|known| known.kind() == kind)
+    }
+
     /// The short word that messages use.
     pub const fn word(self) -> &'static str {
         match self {

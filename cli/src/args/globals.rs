@@ -70,12 +70,19 @@ pub(crate) enum Format {
     Matrix,
     /// For code scanning (`policy lint`)
     Sarif,
+    /// One line for each claim, for test harnesses (`policy test`)
+    Tap,
+    /// An XML report of the claims (`policy test`)
+    Junit,
 }
 
 impl Format {
     /// True for the formats that only some commands have.
     pub(crate) const fn is_special(self) -> bool {
-        matches!(self, Self::Csv | Self::Md | Self::Dot | Self::Matrix | Self::Sarif)
+        matches!(
+            self,
+            Self::Csv | Self::Md | Self::Dot | Self::Matrix | Self::Sarif | Self::Tap | Self::Junit
+        )
     }
 }
 

@@ -102,6 +102,19 @@ pub(crate) enum Policy {
   netlab policy lint -f examples/shop --severity warning --fail-on error -o wide
   netlab policy lint -f examples/shop -o sarif")]
     Lint(Lint),
+    /// Try claims: who may open what to whom, and who may not
+    ///
+    /// A file of claims is a list below `claims:`, each with `from`, `to`, `port`, `expect: allow` or `deny`, and
+    /// perhaps `by: NetworkPolicy shop/db` (who is to decide), `protocol: icmp` or a `name`. Files of netassert are
+    /// read too. `--record` writes a file of claims that hold now, to be cut to what is meant. Exit 0: all claims hold;
+    /// 1: one does not; 3: one cannot be told.
+    #[command(after_help = "Examples:
+  netlab policy test -f examples/shop examples/claims/shop.yaml
+  netlab policy test -f examples/shop examples/claims/shop.yaml -o tap
+  netlab policy test -f examples/shop examples/claims/shop.yaml -o junit --without netpol/shop/db
+  netlab policy test -f examples/shop examples/claims/netassert.yaml --kernel
+  netlab policy test -f examples/shop --record --external off")]
+    Test(Test),
     /// Print the tables that the policies compile to
     ///
     /// One line for each ruleset (pods that are under the same rules); `-o wide` adds every entry with the rule
@@ -224,6 +237,26 @@ pub(crate) enum HostNetworkArg {
     Pods,
     /// Such a pod is its node: what `eval`, `prove` and most network plugins do
     Nodes,
+}
+
+/// `policy test`.
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Files of claims; `-` is standard input
+    #[arg(value_name = "FILE", required_unless_present = "record")]
+    pub(crate) claims: Vec<PathBuf>,
+    /// Send every claim's packets in this machine's kernel, in one ephemeral lab
+    #[arg(long)]
+    pub(crate) kernel: bool,
+    /// Which datapath to ask with `--kernel`
+    #[arg(long, value_name = "BACKEND", default_value = "auto", requires = "kernel")]
+    pub(crate) backend: BackendArg,
+    /// Write claims that hold now instead, one for each pair and side of a port's edge
+    #[arg(long, conflicts_with_all = ["claims", "kernel"])]
+    pub(crate) record: bool,
+    /// Whether `--record` writes claims about addresses outside the cluster
+    #[arg(long, value_name = "WHEN", default_value = "on", requires = "record")]
+    pub(crate) external: Switch,
 }
 
 /// `policy prove`.

@@ -51,7 +51,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     // To trace for so long is what was asked for; a proof may have to be the process's only thread first.
     let has_its_own_limit = matches!(
         cli.command,
-        Command::Enforce(Enforce::Trace(_)) | Command::Policy(PolicyArgs { verb: Policy::Prove(_), .. })
+        Command::Enforce(Enforce::Trace(_))
+            | Command::Policy(PolicyArgs { verb: Policy::Prove(_) | Policy::Test(_), .. })
     );
     if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
         give_up_after(limit, terminal.clone());
@@ -100,12 +101,13 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         }
         Command::Policy(PolicyArgs { verb: Policy::Diff(_), .. }) => &[Format::Csv, Format::Md],
         Command::Policy(PolicyArgs { verb: Policy::Lint(_), .. }) => &[Format::Md, Format::Sarif],
+        Command::Policy(PolicyArgs { verb: Policy::Test(_), .. }) => &[Format::Tap, Format::Junit],
         _ => &[],
     };
     if globals.output.is_special() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
             "this command has no such format: `-o csv` and `md` are of `policy connections` and `diff`, `dot` and \
-             `matrix` of the first alone, `md` and `sarif` of `policy lint`",
+             `matrix` of the first alone, `md` and `sarif` of `policy lint`, `tap` and `junit` of `policy test`",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }
@@ -117,6 +119,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
             Policy::Describe(args) => policy::describe::run(args, globals, terminal),
             Policy::Diff(args) => policy::diff::run(args, globals, terminal),
             Policy::Lint(args) => policy::lint::run(args, globals, terminal),
+            Policy::Test(args) => policy::test::run(args, globals, terminal),
             Policy::Compile => policy::compile::run(globals, terminal),
         },
         Command::Enforce(Enforce::Plan) => enforce::plan::run(globals, terminal),

@@ -120,7 +120,7 @@ fn sides(rows: &mut Rows, egress: &Side, ingress: &Side, wide: bool) {
 }
 
 /// Why a side decides as it does, in one phrase.
-fn reason(side: &Side, wide: bool) -> String {
+pub(super) fn reason(side: &Side, wide: bool) -> String {
     let text = match &side.rule {
         _ if !side.tied.is_empty() => side.reason.clone(),
         Some(rule) => rule_name(rule),

@@ -3,6 +3,7 @@
 //! Invariant: the examples are true. A test loads (and, for lints, lints) each one: the bad one yields its code, the
 //! good one does not.
 
+mod claims;
 mod field;
 mod lint;
 mod object;
@@ -51,4 +52,5 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
         .chain(&tier::PAGES)
         .chain(lint::pages())
         .chain(&LIMITS)
+        .chain(&claims::PAGES)
 }

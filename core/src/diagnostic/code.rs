@@ -1,6 +1,6 @@
 //! The codes, by name. A code never changes its meaning; one that is no longer used is not given away again.
 //!
-//! `NL01xx`: text. `NL02xx`: objects and their fields. `NL03xx`: findings about policies that are valid.
+//! `NL01xx`: text. `NL02xx`: objects and their fields. `NL03xx`: findings about policies that are valid. `NL05xx`: claims.
 
 /// Not YAML, or not JSON.
 pub const SYNTAX: &str = "NL0101";
@@ -115,6 +115,11 @@ pub const TIED_POLICIES: &str = "NL0243";
 pub const OWNER_SPLIT: &str = "NL0244";
 /// `pods` without one of its selectors.
 pub const PODS_SELECTOR_ABSENT: &str = "NL0245";
+
+/// A claim that cannot be read.
+pub const CLAIM_INVALID: &str = "NL0501";
+/// A part of another tool's tests that cannot be tried here.
+pub const CLAIM_NOT_SUPPORTED: &str = "NL0502";
 
 /// Two peers where one seems meant.
 pub const PEERS_ORED: &str = "NL0301";

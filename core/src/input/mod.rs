@@ -10,12 +10,12 @@ mod decode;
 mod gather;
 mod kinds;
 mod network;
-mod node;
+pub(crate) mod node;
 pub mod objects;
 mod validate;
 pub mod what_if;
 pub mod wire;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -26,6 +26,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 pub use allowed::Allowed;
 pub use fold::{Folded, Row, Side};
 pub use running::{HostNetwork, as_if_running, on_host_network};
+pub use workloads::workload_of;
 
 use self::allowed::Sets;
 use self::matrix::Matrix;

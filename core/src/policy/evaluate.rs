@@ -173,10 +173,14 @@ impl From<Tier> for TierName {
 /// # Errors
 /// [`ImageError`] when the tables cannot be encoded.
 pub fn evaluate(cluster: &Cluster, rulesets: &Rulesets, query: &Query) -> Result<Evaluation, ImageError> {
-    let trial = Trial::new(rulesets)?;
+    Ok(evaluate_on(cluster, rulesets, &Trial::new(rulesets)?, query))
+}
+
+/// Answers one of many questions: the trial is of the same rulesets.
+pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query: &Query) -> Evaluation {
     let (pairs, mut notes) = pairs(cluster, query);
     let answers: Vec<PairEvaluation> =
-        pairs.iter().map(|pair| pair_evaluation(cluster, rulesets, &trial, pair)).collect();
+        pairs.iter().map(|pair| pair_evaluation(cluster, rulesets, trial, pair)).collect();
     let mut verdicts: Vec<Verdict> = answers.iter().map(|answer| answer.verdict).collect();
     verdicts.sort_unstable();
     verdicts.dedup();
@@ -195,7 +199,7 @@ pub fn evaluate(cluster: &Cluster, rulesets: &Rulesets, query: &Query) -> Result
         || (no_hook("nothing could be asked"), no_hook("nothing could be asked")),
         |answer| (answer.egress.clone(), answer.ingress.clone()),
     );
-    Ok(Evaluation { verdict, egress, ingress, pairs: answers, notes })
+    Evaluation { verdict, egress, ingress, pairs: answers, notes }
 }
 
 fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: &Pair) -> PairEvaluation {

@@ -9,6 +9,7 @@
 
 pub mod backends;
 pub mod change;
+pub mod claims;
 mod classes;
 mod compile;
 pub mod connections;

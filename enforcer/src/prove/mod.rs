@@ -6,6 +6,7 @@
 mod assemble;
 mod cite;
 pub mod error;
+mod many;
 mod nft;
 mod place;
 pub mod predict;
@@ -26,6 +27,7 @@ use netlab_lab::Lab;
 use netlab_node::Netns;
 
 use self::error::ProveError;
+pub use self::many::{Answer, prove_all};
 use self::nft::NftPlace;
 use self::predict::Prediction;
 use self::proof::Proof;
@@ -125,18 +127,9 @@ pub fn prove_with(
     interfere: Interference<'_>,
 ) -> Result<Proven, ProveError> {
     let cluster = &loaded.cluster;
-    let (mut pairs, mut not_asked) = pairs(cluster, query);
-    // The rest of the cluster may have given a finished pod's address to another pod by now.
-    pairs.retain(|pair| match [&pair.from, &pair.to].into_iter().find(|end| has_finished(cluster, end)) {
-        Some(end) => {
-            not_asked.push(format!("{end} has finished: nothing is sent or received there"));
-            false
-        }
-        None => true,
-    });
+    let (pairs, not_asked) = askable(cluster, query);
     if pairs.is_empty() {
-        let why = not_asked.into_iter().next().unwrap_or_else(|| "an end has no address".to_owned());
-        return Err(ProveError::NothingToSend { why });
+        return Err(nothing_to_send(not_asked));
     }
     let rulesets = compile_for(loaded, &pairs)?;
     let trial = Trial::new(&rulesets)?;
@@ -158,6 +151,25 @@ pub fn prove_with(
         proofs.push(proof);
     }
     Ok(Proven { proofs, rulesets, place })
+}
+
+/// The pairs of a question that can be sent, and in words what could not be asked.
+fn askable(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
+    let (mut pairs, mut not_asked) = pairs(cluster, query);
+    // The rest of the cluster may have given a finished pod's address to another pod by now.
+    pairs.retain(|pair| match [&pair.from, &pair.to].into_iter().find(|end| has_finished(cluster, end)) {
+        Some(end) => {
+            not_asked.push(format!("{end} has finished: nothing is sent or received there"));
+            false
+        }
+        None => true,
+    });
+    (pairs, not_asked)
+}
+
+fn nothing_to_send(not_asked: Vec<String>) -> ProveError {
+    let why = not_asked.into_iter().next().unwrap_or_else(|| "an end has no address".to_owned());
+    ProveError::NothingToSend { why }
 }
 
 fn has_finished(cluster: &Cluster, end: &End) -> bool {

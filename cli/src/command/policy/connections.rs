@@ -60,7 +60,14 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
-        Format::Table | Format::Wide | Format::Matrix | Format::Sarif => {
+        Format::Csv => terminal.whole(&csv(&answer)),
+        Format::Md => terminal.whole(&markdown(&answer)),
+        Format::Dot => terminal.whole(&dot(&answer)),
+        Format::Json | Format::Yaml => {
+            let with_notes = WithNotes { answer: &answer, notes };
+            terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
+        }
+        _ => {
             for note in &notes {
                 terminal.note(&format!("note: {note}"));
             }
@@ -70,13 +77,6 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
                 (false, Format::Matrix) => terminal.text(&matrix(&answer)),
                 (false, _) => terminal.text(&table(&answer)),
             }
-        }
-        Format::Csv => terminal.whole(&csv(&answer)),
-        Format::Md => terminal.whole(&markdown(&answer)),
-        Format::Dot => terminal.whole(&dot(&answer)),
-        Format::Json | Format::Yaml => {
-            let with_notes = WithNotes { answer: &answer, notes };
-            terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
         }
     }?;
     Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })

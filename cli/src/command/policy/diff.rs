@@ -53,13 +53,13 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     };
     match terminal.format {
         _ if terminal.quiet && terminal.is_human() => terminal.text(&summary(&answer)),
-        Format::Table | Format::Dot | Format::Matrix | Format::Sarif => terminal.text(&table(&answer)),
         Format::Wide => terminal.text(&wide(&answer)),
         Format::Csv => terminal.whole(&csv(&answer)),
         Format::Md => terminal.whole(&markdown(&answer)),
         Format::Json | Format::Yaml => {
             terminal.data(&Envelope::new("ConnectionsDiff", &answer, not_examined))
         }
+        _ => terminal.text(&table(&answer)),
     }?;
     Ok(match (failed, incomplete) {
         (true, _) => Exit::No,

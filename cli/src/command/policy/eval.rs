@@ -25,7 +25,7 @@ struct Answer<'a> {
     query: &'a Asked,
     /// Where the named Service leads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    endpoints: Option<Vec<Endpoint<'a>>>,
+    endpoints: Option<Vec<Destination<'a>>>,
     #[serde(flatten)]
     evaluation: &'a Evaluation,
 }
@@ -33,15 +33,16 @@ struct Answer<'a> {
 /// One place to which a Service leads.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Endpoint<'a> {
-    endpoint: &'a str,
+struct Destination<'a> {
+    #[serde(rename = "endpoint")]
+    name: &'a str,
     address: IpAddr,
     port: u16,
     verdict: Outcome,
 }
 
 /// The destinations of an evaluation, each with the verdict for all sources.
-fn endpoints(evaluation: &Evaluation) -> Vec<Endpoint<'_>> {
+fn endpoints(evaluation: &Evaluation) -> Vec<Destination<'_>> {
     let mut found: BTreeMap<(&str, IpAddr, u16), BTreeSet<Outcome>> = BTreeMap::new();
     for pair in &evaluation.pairs {
         let verdict = if pair.undefined.is_some() { Outcome::Undefined } else { pair.verdict.into() };
@@ -54,8 +55,8 @@ fn endpoints(evaluation: &Evaluation) -> Vec<Endpoint<'_>> {
     };
     found
         .into_iter()
-        .map(|((endpoint, address, port), verdicts)| Endpoint {
-            endpoint,
+        .map(|((name, address, port), verdicts)| Destination {
+            name,
             address,
             port,
             verdict: joined(verdicts),

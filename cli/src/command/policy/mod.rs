@@ -7,3 +7,4 @@ pub(super) mod diff;
 pub(super) mod eval;
 pub(super) mod lint;
 pub(super) mod prove;
+pub(super) mod test;

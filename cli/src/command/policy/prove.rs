@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
 }
 
 /// The datapath to ask, and what stands in the way of a better one.
-fn choose(backend: BackendArg) -> Result<(Datapath, Option<String>), Failure> {
+pub(super) fn choose(backend: BackendArg) -> Result<(Datapath, Option<String>), Failure> {
     let tc = tc_obstacle();
     match (backend, tc) {
         (BackendArg::None, obstacle) => Ok((Datapath::None, obstacle)),
@@ -134,7 +134,7 @@ fn ready_for_nft() -> Result<(), String> {
     enter_user_namespace().map_err(|error| format!("no user namespace: {error}"))
 }
 
-fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
+pub(super) fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
     let exit = match error.blame() {
         Blame::Input => Exit::CannotRead,
         Blame::Kernel => Exit::NotAllowed,

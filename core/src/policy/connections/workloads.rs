@@ -61,6 +61,15 @@ pub(super) fn workload_key(key: &ObjectKey, pod: &Pod) -> WorkloadKey {
     }
 }
 
+/// The id of the workload that a pod is in.
+pub fn workload_of(key: &ObjectKey, pod: &Pod) -> String {
+    id(&workload_key(key, pod))
+}
+
+fn id((namespace, name, kind): &WorkloadKey) -> String {
+    format!("{namespace}/{name}[{kind}]")
+}
+
 impl Workloads {
     pub(super) fn new(cluster: &Cluster, rulesets: &Rulesets) -> Self {
         let mut by_key: BTreeMap<WorkloadKey, Vec<(&ObjectKey, &Pod)>> = BTreeMap::new();
@@ -93,7 +102,7 @@ impl Workloads {
             profiles.sort_unstable();
             profiles.dedup();
             let peer = Peer {
-                id: format!("{namespace}/{name}[{kind}]"),
+                id: id(&(namespace.clone(), name.clone(), kind.clone())),
                 kind: if kind == "Pod" { PeerKind::Pod } else { PeerKind::Workload },
                 workload_kind: Some(kind),
                 namespace: Some(namespace),

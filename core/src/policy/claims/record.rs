@@ -1,0 +1,233 @@
+//! A draft of claims from the present state: which packets are worth a line.
+//!
+//! For each pair that may or may not talk, the ports on both sides of every edge at which the answer changes, and
+//! the ports that the destination's containers declare. Invariant: the points depend on the input alone and come
+//! sorted; what is found for each is for others to say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::endpoint_ref::{EndpointRef, EndpointType, PortName, PortRef, ResolvedEnd};
+use crate::model::cluster::{Cluster, ObjectKey, Pod};
+use crate::model::port::Protocol;
+use crate::policy::change::Verdict;
+use crate::policy::connections::{Allowed, Connections, Peer, PeerKind, workload_of};
+
+/// What is asked where neither policies nor containers name a port.
+const ANY: (Protocol, u16) = (Protocol::Tcp, 80);
+
+/// A packet that a claim could be about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Who opens.
+    pub from: EndpointRef,
+    /// To whom.
+    pub to: EndpointRef,
+    /// Which port, with its protocol.
+    pub port: PortRef,
+}
+
+/// The text of a file of claims, line by line.
+#[derive(Debug)]
+pub struct Draft {
+    text: String,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        let head = "# What policies allow and deny, as `netlab policy test --record` found it. Keep the lines that are meant.\n\
+                    apiVersion: netlab.dev/v1\n\
+                    kind: Claims\n\
+                    claims:\n";
+        Self { text: head.to_owned() }
+    }
+}
+
+impl Draft {
+    /// Claims what was found.
+    pub fn claim(&mut self, point: &Point, found: Verdict) {
+        let _ = writeln!(
+            self.text,
+            "- {{from: {}, to: {}, port: {}, expect: {found}}}",
+            quoted(&point.from),
+            quoted(&point.to),
+            point.port
+        );
+    }
+
+    /// Says why nothing is claimed.
+    pub fn remark(&mut self, point: &Point, why: &str) {
+        let _ = writeln!(
+            self.text,
+            "# {} -> {} {}: {}",
+            point.from,
+            point.to,
+            point.port,
+            why.replace('\n', " ")
+        );
+    }
+
+    /// The file.
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// An IPv6 address would end a plain scalar early.
+fn quoted(end: &EndpointRef) -> String {
+    let text = end.to_string();
+    if text.contains(':') { format!("\"{text}\"") } else { text }
+}
+
+/// The points of every pair that was looked at.
+pub fn points(cluster: &Cluster, connections: &Connections) -> Vec<Point> {
+    let ends: Vec<End> = connections.peers.iter().map(|peer| End::new(cluster, peer)).collect();
+    let mut allowed: BTreeMap<(usize, usize), &Allowed> = BTreeMap::new();
+    for connection in &connections.list {
+        allowed.insert((connection.from, connection.to), connections.allowed(connection));
+    }
+    let nothing = Allowed::default();
+    let mut points = Vec::new();
+    for (from, source) in ends.iter().enumerate() {
+        for (to, destination) in ends.iter().enumerate() {
+            if !connections.covers(from, to) {
+                continue;
+            }
+            let ports = ports(allowed.get(&(from, to)).copied().unwrap_or(&nothing), &destination.ports);
+            for (source, destination) in
+                source.names.iter().flat_map(|one| destination.names.iter().map(move |other| (one, other)))
+            {
+                points.extend(ports.iter().map(|(protocol, port)| Point {
+                    from: source.clone(),
+                    to: destination.clone(),
+                    port: PortRef { port: PortName::Number(*port), protocol: Some(*protocol) },
+                }));
+            }
+        }
+    }
+    points
+}
+
+/// The same question pod by pod, for ends whose pods are answered differently.
+pub fn apart(cluster: &Cluster, point: &Point) -> Vec<Point> {
+    let pods = |end: &EndpointRef| -> Vec<EndpointRef> {
+        let found = end.resolve(cluster, "default").unwrap_or_default();
+        let one = |end: ResolvedEnd| match end {
+            ResolvedEnd::Pod(key) => {
+                cluster.pods.get(&key).is_none_or(|pod| !pod.terminal).then(|| pod_ref(&key))
+            }
+            _ => None,
+        };
+        let pods: Vec<_> = found.into_iter().filter_map(one).collect();
+        if pods.is_empty() { vec![end.clone()] } else { pods }
+    };
+    let destinations = pods(&point.to);
+    pods(&point.from)
+        .into_iter()
+        .flat_map(|from| {
+            destinations.iter().map(move |to| Point {
+                from: from.clone(),
+                to: to.clone(),
+                port: point.port.clone(),
+            })
+        })
+        .filter(|apart| apart.from != apart.to)
+        .collect()
+}
+
+fn pod_ref(key: &ObjectKey) -> EndpointRef {
+    EndpointRef::Named {
+        kind: Some(EndpointType::Pod),
+        namespace: Some(key.namespace.clone()),
+        name: key.name.clone(),
+    }
+}
+
+/// A peer as claims name it, and the ports that its containers declare.
+struct End {
+    /// One name for all, or each pod's.
+    names: Vec<EndpointRef>,
+    ports: BTreeSet<(Protocol, u16)>,
+}
+
+impl End {
+    fn new(cluster: &Cluster, peer: &Peer) -> Self {
+        if peer.kind == PeerKind::IpBlock {
+            let address = address(cluster, &peer.cidrs);
+            return Self {
+                names: address.map(EndpointRef::Address).into_iter().collect(),
+                ports: BTreeSet::new(),
+            };
+        }
+        let pods: Vec<(&ObjectKey, &Pod)> =
+            cluster.pods.iter().filter(|(key, pod)| workload_of(key, pod) == peer.id).collect();
+        let mine: Vec<ResolvedEnd> = pods.iter().map(|(key, _)| ResolvedEnd::Pod((*key).clone())).collect();
+        let named = |kind, name: &str| EndpointRef::Named {
+            kind,
+            namespace: peer.namespace.clone(),
+            name: name.to_owned(),
+        };
+        let kind = peer.workload_kind.as_deref().and_then(EndpointType::from_kind);
+        // The name that stays the same from one rollout to the next, if it means these pods and no other.
+        let candidates = [
+            named(None, peer.owner.as_deref().unwrap_or(&peer.name)),
+            named(None, &peer.name),
+            named(kind, &peer.name),
+        ];
+        let name = candidates
+            .into_iter()
+            .find(|name| name.resolve(cluster, "default").is_ok_and(|found| found == mine));
+        let names = match name {
+            Some(name) => vec![name],
+            None => pods.iter().filter(|(_, pod)| !pod.terminal).map(|(key, _)| pod_ref(key)).collect(),
+        };
+        let declared = pods.iter().flat_map(|(_, pod)| &pod.ports).filter(|port| port.number != 0);
+        Self { names, ports: declared.map(|port| (port.protocol, port.number)).collect() }
+    }
+}
+
+/// An address of a block that nobody in the cluster has.
+fn address(cluster: &Cluster, cidrs: &[IpNet]) -> Option<IpAddr> {
+    let taken: BTreeSet<IpAddr> = cluster
+        .pods
+        .values()
+        .flat_map(|pod| &pod.addresses)
+        .chain(cluster.nodes.values().flat_map(|node| &node.addresses))
+        .chain(cluster.services.values().flat_map(|service| &service.cluster_ips))
+        .copied()
+        .collect();
+    let usable = |address: &IpAddr| {
+        !taken.contains(address)
+            && !address.is_unspecified()
+            && !address.is_loopback()
+            && !address.is_multicast()
+    };
+    cidrs.iter().find_map(|cidr| match cidr {
+        IpNet::V4(net) if net.prefix_len() >= 31 => net.hosts().map(IpAddr::V4).find(usable),
+        IpNet::V6(net) if net.prefix_len() >= 127 => net.hosts().map(IpAddr::V6).find(usable),
+        // The network's own address is a poor example where there are others.
+        net => net.hosts().skip(1).take(taken.len() + 2).find(usable),
+    })
+}
+
+/// Ports beside each edge, and the declared ones.
+fn ports(allowed: &Allowed, declared: &BTreeSet<(Protocol, u16)>) -> BTreeSet<(Protocol, u16)> {
+    let mut ports = declared.clone();
+    for protocol in Protocol::ALL {
+        for range in allowed.of(protocol) {
+            if range.start > 1 {
+                ports.extend([(protocol, range.start - 1), (protocol, range.start)]);
+            }
+            if let Some(after) = range.end.checked_add(1) {
+                ports.extend([(protocol, range.end), (protocol, after)]);
+            }
+        }
+    }
+    if ports.is_empty() {
+        ports.insert(ANY);
+    }
+    ports
+}
