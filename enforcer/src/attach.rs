@@ -1,17 +1,21 @@
 //! The programs on a pod's host-side interface.
 //!
-//! Invariant: both directions or none; first on their hooks when attached; gone when the value is dropped or the
-//! process ends, since nothing but this descriptor holds the links. Others may put themselves before us later:
-//! [`Attached::before_us`] tells. Needs a thread in the interface's network namespace.
+//! Invariant: both directions or none; first on their hooks when attached. Without pins they are gone when the value is
+//! dropped or the process ends, since nothing but this descriptor holds the links; with pins they stay until they are
+//! released. Others may put themselves before us later: [`Attached::before_us`] tells. Needs a thread in the
+//! interface's network namespace.
 #![expect(clippy::missing_errors_doc, reason = "each error type says when it occurs")]
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use netlab_ebpf::abi::Direction;
 
 use crate::bpf;
 use crate::instance::Datapath;
+use crate::pins::{Links, PinError, Pins};
+use crate::update::step::{Step, Steps};
 
 /// `BPF_TCX_INGRESS`: what comes from the interface.
 const TCX_INGRESS: u32 = 46;
@@ -19,31 +23,97 @@ const TCX_INGRESS: u32 = 46;
 const TCX_EGRESS: u32 = 47;
 
 /// The hook of a direction, seen from the pod: what it sends comes in by its host-side interface.
-const fn hook(direction: Direction) -> u32 {
+pub(crate) const fn hook(direction: Direction) -> u32 {
     match direction {
         Direction::Egress => TCX_INGRESS,
         Direction::Ingress => TCX_EGRESS,
     }
 }
 
-/// A claimed interface. Dropping it lets go.
+/// A claimed interface. Dropping it lets go, unless it is pinned.
 #[derive(Debug)]
 pub struct Attached {
     interface: String,
     ifindex: u32,
     programs: [(Direction, u32); 2],
-    _links: [Link; 2],
+    links: [Link; 2],
 }
 
-/// A link that is off its hook once it is dropped. Closing the descriptor alone takes it off only when nobody
-/// else has it, and a child that is just being started may.
+/// A program's place on a hook.
 #[derive(Debug)]
-struct Link(OwnedFd);
+pub(crate) struct Link {
+    fd: OwnedFd,
+    /// Its name, when it is to outlive us.
+    pin: Option<PathBuf>,
+    origin: Origin,
+}
+
+/// What becomes of a link when its interface is not claimed after all.
+#[derive(Debug)]
+enum Origin {
+    /// It was made for that: it goes.
+    New,
+    /// It is ours from before: it stays.
+    Ours,
+    /// It was another set's and gets that program back.
+    Inherited(OwnedFd),
+}
 
 impl Drop for Link {
+    /// Closing the descriptor alone takes a link off only when nobody else has it, and a child that is just being
+    /// started may.
     fn drop(&mut self) {
-        // It fails for an interface that is gone, where nothing is left to take off.
-        let _ = bpf::detach(self.0.as_fd());
+        if self.pin.is_none() {
+            // It fails for an interface that is gone, where nothing is left to take off.
+            let _ = bpf::detach(self.fd.as_fd());
+        }
+    }
+}
+
+impl Link {
+    /// A link that was pinned before; `runs` is the program of another set that it runs.
+    pub(crate) fn pinned(fd: OwnedFd, pin: PathBuf, runs: Option<OwnedFd>) -> Self {
+        Self { fd, pin: Some(pin), origin: runs.map_or(Origin::Ours, Origin::Inherited) }
+    }
+
+    /// Puts a program in the place of the one that runs now.
+    pub(crate) fn run(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        bpf::update_link(self.fd.as_fd(), program)
+    }
+
+    /// True for a link of another set.
+    pub(crate) fn is_inherited(&self) -> bool {
+        matches!(self.origin, Origin::Inherited(_))
+    }
+
+    /// Takes the program off its hook, and the name away.
+    pub(crate) fn release(mut self) {
+        let _ = bpf::detach(self.fd.as_fd());
+        if let Some(pin) = self.pin.take() {
+            // A name that stays stands for a link without an interface, which the next to open the pins removes.
+            let _ = std::fs::remove_file(pin);
+        }
+    }
+}
+
+/// Where links come from and go to, when they are pinned.
+#[derive(Debug)]
+pub(crate) struct Hold<'a> {
+    pub(crate) pins: &'a Pins,
+    /// Links that nobody claims.
+    pub(crate) spare: &'a mut Links,
+}
+
+impl Hold<'_> {
+    fn give_back(&mut self, ifindex: u32, direction: Direction, link: Link) {
+        match &link.origin {
+            Origin::New => return link.release(),
+            Origin::Ours => {}
+            Origin::Inherited(program) => {
+                let _ = link.run(program.as_fd());
+            }
+        }
+        self.spare.insert((ifindex, direction), link);
     }
 }
 
@@ -58,21 +128,81 @@ pub struct Neighbour {
 
 impl Attached {
     pub(crate) fn new(interface: &str, datapath: &Datapath) -> Result<Self, AttachError> {
+        Self::claim(interface, datapath, None, &Steps::default())
+    }
+
+    /// Claims an interface, by the links that are spare as far as there are some.
+    pub(crate) fn claim(
+        interface: &str,
+        datapath: &Datapath,
+        mut hold: Option<&mut Hold<'_>>,
+        steps: &Steps,
+    ) -> Result<Self, AttachError> {
         let ifindex = nix::net::if_::if_nametoindex(interface)
             .map_err(|source| AttachError::NoInterface { interface: interface.to_owned(), source })?;
         let limit = datapath.policy().devices.table().max_entries();
         if ifindex >= limit {
             return Err(AttachError::Number { interface: interface.to_owned(), ifindex, limit });
         }
-        let attach = |direction| {
-            bpf::attach_first(datapath.program(direction).fd(), ifindex, hook(direction))
-                .map(Link)
-                .map_err(|source| AttachError::Refused { interface: interface.to_owned(), direction, source })
+        let egress = attach(interface, ifindex, Direction::Egress, datapath, hold.as_deref_mut())?;
+        steps.done(Step::Attached);
+        let links = match attach(interface, ifindex, Direction::Ingress, datapath, hold.as_deref_mut()) {
+            Ok(ingress) => [egress, ingress],
+            Err(error) => {
+                if let Some(hold) = hold {
+                    hold.give_back(ifindex, Direction::Egress, egress);
+                }
+                return Err(error);
+            }
         };
-        let links = [attach(Direction::Egress)?, attach(Direction::Ingress)?];
+        steps.done(Step::Attached);
+        Ok(Self::of(interface, ifindex, datapath, links))
+    }
+
+    /// An interface whose links are there already and run these programs; `None` when one of them is not.
+    pub(crate) fn adopt(
+        interface: &str,
+        ifindex: u32,
+        datapath: &Datapath,
+        spare: &mut Links,
+    ) -> Option<Self> {
+        let keys = [(ifindex, Direction::Egress), (ifindex, Direction::Ingress)];
+        if keys.iter().any(|key| spare.get(key).is_none_or(Link::is_inherited)) {
+            return None;
+        }
+        let [egress, ingress] = keys.map(|key| spare.remove(&key));
+        Some(Self::of(interface, ifindex, datapath, [egress?, ingress?]))
+    }
+
+    fn of(interface: &str, ifindex: u32, datapath: &Datapath, links: [Link; 2]) -> Self {
         let programs = [Direction::Egress, Direction::Ingress]
             .map(|direction| (direction, datapath.program(direction).id()));
-        Ok(Self { interface: interface.to_owned(), ifindex, programs, _links: links })
+        Self { interface: interface.to_owned(), ifindex, programs, links }
+    }
+
+    /// Once the claim is certain: links of other sets become ours.
+    pub(crate) fn settle(&mut self, pins: &Pins) {
+        for (link, (direction, _)) in self.links.iter_mut().zip(self.programs) {
+            let ours = pins.link_path(self.ifindex, direction);
+            if link.is_inherited() && link.pin.as_ref().is_some_and(|pin| std::fs::rename(pin, &ours).is_ok())
+            {
+                link.pin = Some(ours);
+            }
+            link.origin = Origin::Ours;
+        }
+    }
+
+    /// Lets go, when the claim came to nothing.
+    pub(crate) fn give_back(self, hold: Option<&mut Hold<'_>>) {
+        let Some(hold) = hold else { return };
+        for (link, (direction, _)) in self.links.into_iter().zip(self.programs) {
+            hold.give_back(self.ifindex, direction, link);
+        }
+    }
+
+    /// Lets go: the programs are off, pinned or not.
+    pub(crate) fn release(self) {
+        self.links.into_iter().for_each(Link::release);
     }
 
     /// The interface's number: the key of its record in `DEVICES`.
@@ -99,6 +229,40 @@ impl Attached {
         }
         Ok(ids.into_iter().take_while(|id| Some(*id) != ours).map(neighbour).collect())
     }
+}
+
+/// Our program on one hook: a spare link, or a new one.
+fn attach(
+    interface: &str,
+    ifindex: u32,
+    direction: Direction,
+    datapath: &Datapath,
+    hold: Option<&mut Hold<'_>>,
+) -> Result<Link, AttachError> {
+    let refused = |source| AttachError::Refused { interface: interface.to_owned(), direction, source };
+    let program = datapath.program(direction).fd();
+    let Some(hold) = hold else {
+        let fd = bpf::attach_first(program, ifindex, hook(direction)).map_err(refused)?;
+        return Ok(Link { fd, pin: None, origin: Origin::New });
+    };
+    if let Some(link) = hold.spare.remove(&(ifindex, direction)) {
+        match link.run(program) {
+            Ok(()) => return Ok(link),
+            // Its interface went, and another got the number; or somebody took it off.
+            Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => link.release(),
+            Err(error) => {
+                hold.spare.insert((ifindex, direction), link);
+                return Err(refused(error));
+            }
+        }
+    }
+    let fd = bpf::attach_first(program, ifindex, hook(direction)).map_err(refused)?;
+    let path = hold.pins.link_path(ifindex, direction);
+    bpf::pin(fd.as_fd(), &path).map_err(|source| AttachError::Pin {
+        interface: interface.to_owned(),
+        source: Box::new(PinError::Io { action: "pin", path: path.clone(), source }),
+    })?;
+    Ok(Link { fd, pin: Some(path), origin: Origin::New })
 }
 
 fn neighbour(id: u32) -> Neighbour {
@@ -145,6 +309,14 @@ pub enum AttachError {
         direction: Direction,
         /// The kernel's answer.
         source: io::Error,
+    },
+    /// The link cannot be pinned.
+    #[error("interface {interface}: {source}")]
+    Pin {
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: Box<PinError>,
     },
     /// We are not there any more.
     #[error("our program is no longer on {interface} ({direction:?}): somebody detached it")]

@@ -4,9 +4,11 @@
 //! and is as long as the kernel was told. A bad argument is the kernel's to refuse. Knows no layout, no name and
 //! no order of calls. Structures are those of `include/uapi/linux/bpf.h`.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use aya_obj::generated::bpf_insn;
 
@@ -16,6 +18,8 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const MAP_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
+const OBJ_PIN: libc::c_int = 6;
+const OBJ_GET: libc::c_int = 7;
 const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_FD_BY_ID: libc::c_int = 13;
 const INFO_BY_FD: libc::c_int = 15;
@@ -24,6 +28,7 @@ const MAP_FREEZE: libc::c_int = 22;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
 const LINK_DETACH: libc::c_int = 34;
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
@@ -307,6 +312,42 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
 
 #[repr(C)]
 #[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+/// Puts another program into a link's place, between one packet and the next.
+pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attributes =
+        LinkUpdate { link_fd: raw(link), new_prog_fd: raw(program), ..LinkUpdate::default() };
+    call(LINK_UPDATE, &mut attributes).map(drop)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Object {
+    path: u64,
+    fd: u32,
+    file_flags: u32,
+}
+
+/// Gives a map, program or link a name in a BPF file system.
+pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    call(OBJ_PIN, &mut Object { path: path.as_ptr() as u64, fd: raw(fd), file_flags: 0 }).map(drop)
+}
+
+/// Opens what a name in a BPF file system stands for.
+pub(crate) fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    call_for_fd(OBJ_GET, &mut Object { path: path.as_ptr() as u64, ..Object::default() })
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct ProgQuery {
     target_ifindex: u32,
     attach_type: u32,
@@ -394,6 +435,25 @@ pub(crate) struct MapInfo {
     pub(crate) max_entries: u32,
     pub(crate) flags: u32,
     pub(crate) name: [u8; 16],
+}
+
+/// The beginning of `struct bpf_link_info`, for a link of tcx.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkInfo {
+    pub(crate) kind: u32,
+    pub(crate) id: u32,
+    pub(crate) program: u32,
+    padding: u32,
+    /// 0 once the interface is gone or somebody took the program off.
+    pub(crate) ifindex: u32,
+    pub(crate) attach_type: u32,
+}
+
+pub(crate) fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
+    let mut info = LinkInfo::default();
+    information(link, &mut info)?;
+    Ok(info)
 }
 
 pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {

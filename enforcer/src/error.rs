@@ -11,6 +11,7 @@ use netlab_plugin::contract::{BackendError, Blame};
 use crate::attach::AttachError;
 use crate::instance::LoadError;
 use crate::maps::MapError;
+use crate::pins::PinError;
 
 /// What can go wrong between a change and the kernel's maps.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,9 @@ pub enum EnforceError {
         /// The key.
         key: String,
     },
+    /// The pins cannot be used.
+    #[error(transparent)]
+    Pins(#[from] PinError),
     /// The kernel does not wait for its readers.
     #[error("the kernel's membarrier does not work here: {0}")]
     Grace(io::Error),
@@ -82,7 +86,9 @@ pub enum EnforceError {
 impl EnforceError {
     const fn blame(&self) -> Blame {
         match self {
-            Self::Image(_) | Self::NoInterface { .. } => Blame::Input,
+            Self::Image(_)
+            | Self::NoInterface { .. }
+            | Self::Pins(PinError::NotBpffs { .. } | PinError::OtherNode { .. }) => Blame::Input,
             Self::Conflict { .. } => Blame::Bug,
             _ => Blame::Kernel,
         }
@@ -107,7 +113,7 @@ impl EnforceError {
     }
 
     const fn retry(&self) -> bool {
-        matches!(self, Self::NoInterface { .. } | Self::Claim { .. })
+        matches!(self, Self::NoInterface { .. } | Self::Claim { .. } | Self::Pins(PinError::InUse { .. }))
     }
 }
 

@@ -64,6 +64,7 @@ pub struct Datapath {
     events: Events,
     constants: Arc<OwnedFd>,
     constants_size: usize,
+    maps: BTreeMap<String, Arc<OwnedFd>>,
 }
 
 /// A program in the kernel.
@@ -121,14 +122,31 @@ impl Datapath {
     /// Loads the same object again, on the same policy maps but with flows, fragments, counters and events of its
     /// own: what it is asked changes nothing for live packets.
     pub fn second_instance(&self) -> Result<Self, LoadError> {
-        Self::load_with(&self.options, &self.policy.handles())
+        Self::load_with(&self.options, &self.shared())
+    }
+
+    /// Loads the object on maps that are there already, as far as they are. Their sizes stay what they are.
+    pub(crate) fn load_on(
+        options: &LoadOptions,
+        maps: &BTreeMap<String, Arc<OwnedFd>>,
+    ) -> Result<Self, LoadError> {
+        Self::load_with(options, maps)
+    }
+
+    fn shared(&self) -> BTreeMap<String, Arc<OwnedFd>> {
+        self.policy.handles().into_iter().map(|(name, fd)| (name.to_owned(), fd)).collect()
+    }
+
+    /// Every map of the object, by its name there.
+    pub(crate) fn all_maps(&self) -> impl Iterator<Item = (&str, &Arc<OwnedFd>)> {
+        self.maps.iter().map(|(name, fd)| (name.as_str(), fd))
     }
 
     /// The same object once more, with one program only: all that a test-run of that direction needs, at half the
     /// verifier's time.
     pub fn witness(&self, direction: Direction) -> Result<WitnessInstance, LoadError> {
         let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } =
-            prepare(&self.options, &self.policy.handles())?;
+            prepare(&self.options, &self.shared())?;
         let code = match direction {
             Direction::Egress => from_pod,
             Direction::Ingress => to_pod,
@@ -144,10 +162,7 @@ impl Datapath {
         })
     }
 
-    fn load_with(
-        options: &LoadOptions,
-        shared: &BTreeMap<&'static str, Arc<OwnedFd>>,
-    ) -> Result<Self, LoadError> {
+    fn load_with(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Result<Self, LoadError> {
         let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } = prepare(options, shared)?;
         // The verifier takes most of the time of a load, and works on both at once.
         let (from_pod, to_pod) = thread::scope(|scope| {
@@ -157,6 +172,7 @@ impl Datapath {
         });
         Ok(Self {
             options: *options,
+            maps: fds.clone(),
             from_pod: from_pod?,
             to_pod: to_pod?,
             policy: PolicyMaps::take(&mut fds)?,
@@ -304,10 +320,7 @@ struct Prepared {
     constants_size: usize,
 }
 
-fn prepare(
-    options: &LoadOptions,
-    shared: &BTreeMap<&'static str, Arc<OwnedFd>>,
-) -> Result<Prepared, LoadError> {
+fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Result<Prepared, LoadError> {
     let object = Object::read(Globals {
         seconds_per_jiffy: seconds_per_jiffy()?,
         lab: u32::from(options.lab),
@@ -316,8 +329,11 @@ fn prepare(
     let mut fds = BTreeMap::new();
     let mut constants_size = 0;
     for (name, definition) in object.maps() {
-        let fd = match shared.get(name.as_str()) {
-            Some(fd) => Arc::clone(fd),
+        let fd = match shared.get(&name) {
+            Some(fd) => {
+                check_layout(&name, fd, definition.shape, options)?;
+                Arc::clone(fd)
+            }
             None => Arc::new(create(&name, definition.shape, options)?),
         };
         if !definition.data.is_empty() {
@@ -402,6 +418,31 @@ fn create(name: &str, shape: MapShape, options: &LoadOptions) -> Result<OwnedFd,
     })
 }
 
+/// Refuses a map that is not what the object's code takes it for.
+fn check_layout(name: &str, fd: &OwnedFd, shape: MapShape, options: &LoadOptions) -> Result<(), LoadError> {
+    let info = bpf::map_info(fd.as_fd()).map_err(|source| LoadError::Map { map: name.to_owned(), source })?;
+    // Where sizes can be chosen, those of the map stay.
+    let max_entries = options.sizes.of(name).map_or(shape.max_entries, |_| info.max_entries);
+    let sizes = if shape.kind == RING_BUFFER { (0, 0) } else { (shape.key_size, shape.value_size) };
+    let expected = MapShape { key_size: sizes.0, value_size: sizes.1, max_entries, ..shape };
+    let found = MapShape {
+        kind: info.kind,
+        key_size: info.key_size,
+        value_size: info.value_size,
+        max_entries: info.max_entries,
+        flags: info.flags,
+    };
+    if found == expected {
+        return Ok(());
+    }
+    let words = |MapShape { kind, key_size, value_size, max_entries, flags }| {
+        format!(
+            "type {kind}, keys of {key_size} and values of {value_size} bytes, {max_entries} elements, flags {flags:#x}"
+        )
+    };
+    Err(LoadError::OtherLayout { map: name.to_owned(), found: words(found), expected: words(expected) })
+}
+
 /// `BPF_MAP_TYPE_RINGBUF`: has neither keys nor values, though its definition names the records' type.
 const RING_BUFFER: u32 = 27;
 
@@ -465,6 +506,20 @@ pub enum LoadError {
         map: String,
         /// The kernel's answer.
         source: io::Error,
+    },
+    /// A pinned map is of another netlab.
+    #[error(
+        "pinned map {map} has {found}, but this netlab uses {expected}: it was made by another netlab of the same \
+         layout version; take it down with that one, or rename its directory, then what is in force stays so until \
+         the next change"
+    )]
+    OtherLayout {
+        /// The map.
+        map: String,
+        /// Its layout.
+        found: String,
+        /// Ours.
+        expected: String,
     },
     /// The verifier refused.
     #[error("the kernel refuses program {program}: {source}\n{log}")]

@@ -13,6 +13,7 @@ pub mod events;
 pub mod instance;
 pub mod maps;
 pub mod object;
+pub mod pins;
 pub mod prove;
 pub mod update;
 

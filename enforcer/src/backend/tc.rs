@@ -1,24 +1,33 @@
 //! Enforcement by the eBPF programs at tc: the maps written in the safe order of [`crate::update`], the programs
 //! on both hooks of every pod's interface.
 //!
-//! Invariant: everything hangs on descriptors of this process (nothing is pinned), so nothing is left when it ends.
-//! An interface is claimed only when its record is written, so a new pod never meets a program without its
-//! ruleset; an interface that a change no longer names is let go. Does not know what the tables mean.
+//! Invariant: without pins everything hangs on descriptors of this process, so nothing is left when it ends; with pins
+//! ([`crate::pins`]) everything stays in force when it ends, and the next process takes it over. An interface that a
+//! change no longer names is let go. Does not know what the tables mean.
+
+mod claims;
+mod recovery;
 
 use std::collections::BTreeMap;
 
-use netlab_core::policy::change::{Change, PodDevice};
+use netlab_core::policy::change::Change;
 use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{Device, Direction};
 use netlab_ebpf::reason::Reason;
-use netlab_node::{Netlink, Netns};
+use netlab_node::Netns;
 use netlab_plugin::admission::{Admission, Admitted, applied};
 use netlab_plugin::contract::{Applied, Backend, BackendError, Capabilities, Leftover, Observation};
+use serde_json::Value;
 
-use crate::attach::{AttachError, Attached};
+use self::claims::{Found, find};
+use crate::attach::{Attached, Link};
 use crate::audit::audit;
 use crate::error::EnforceError;
 use crate::instance::{Datapath, LoadOptions};
+use crate::maps::{PolicyMaps, StateMaps};
+use crate::pins::journal::{Journal, Saved};
+use crate::pins::{Links, PinPlace, Pins};
+use crate::update::step::{Step, Steps};
 use crate::update::tables::{Room, Tables};
 use crate::update::{Placed, Update, mend, restore};
 
@@ -28,6 +37,8 @@ pub struct TcBackend {
     netns: Netns,
     admission: Admission,
     loaded: Loaded,
+    /// What the change in force and the next one are noted with.
+    notes: [Value; 2],
 }
 
 /// What is in the kernel.
@@ -39,19 +50,23 @@ struct Loaded {
     /// The last update left something behind under numbers that the next may use.
     stale: bool,
     claims: BTreeMap<u32, Claim>,
+    pinned: Option<Pinned>,
+    steps: Steps,
+}
+
+/// What outlives us.
+#[derive(Debug)]
+struct Pinned {
+    pins: Pins,
+    journal: Journal,
+    /// Links that were found and that nobody claims.
+    spare: Links,
 }
 
 /// A claimed interface and its record.
 #[derive(Debug)]
 struct Claim {
     attached: Attached,
-    device: Device,
-}
-
-/// A pod's interface as it is now.
-struct Found<'a> {
-    pod: &'a PodDevice,
-    ifindex: u32,
     device: Device,
 }
 
@@ -62,8 +77,61 @@ impl TcBackend {
     /// [`BackendError`] when the kernel does not take the programs, or the right to load them is missing.
     pub fn load(netns: Netns, options: &LoadOptions) -> Result<Self, BackendError> {
         let datapath = Datapath::load(options).map_err(EnforceError::from)?;
-        let loaded = Loaded { datapath, tables: None, stale: false, claims: BTreeMap::new() };
-        Ok(Self { netns, admission: Admission::new(), loaded })
+        Ok(Self::with(netns, datapath, None, Steps::default()))
+    }
+
+    /// Takes over what is in force under `place`, or begins there with nothing. What is in force then outlives this
+    /// value: only [`Backend::teardown`] takes it off.
+    ///
+    /// The programs are loaded anew and put in the place of the old ones, link by link; the maps stay, whatever sizes
+    /// `options` asks for. A change that an earlier process could not complete is completed. Links under another layout
+    /// version stay as they are until the first change, which takes them over.
+    ///
+    /// # Errors
+    /// [`BackendError`] when somebody else writes there, when the pins are of another layout or another namespace, or
+    /// when the kernel refuses. What is in force stays so.
+    pub fn open(netns: Netns, place: &PinPlace, options: &LoadOptions) -> Result<Self, BackendError> {
+        Self::open_followed(netns, place, options, Steps::default())
+    }
+
+    /// The same, followed step by step from the beginning on.
+    ///
+    /// # Errors
+    /// See [`TcBackend::open`].
+    pub fn open_followed(
+        netns: Netns,
+        place: &PinPlace,
+        options: &LoadOptions,
+        steps: Steps,
+    ) -> Result<Self, BackendError> {
+        Ok(Self::take_over(netns, place, options, steps)?)
+    }
+
+    fn with(netns: Netns, datapath: Datapath, pinned: Option<Pinned>, steps: Steps) -> Self {
+        let (claims, tables) = (BTreeMap::new(), None);
+        let loaded = Loaded { datapath, tables, stale: false, claims, pinned, steps };
+        Self { netns, admission: Admission::new(), loaded, notes: [Value::Null, Value::Null] }
+    }
+
+    /// Tells of every step of every change from now on.
+    pub fn follow(&mut self, steps: Steps) {
+        self.loaded.steps = steps;
+    }
+
+    /// What is to be kept with the next change, so that whoever takes it over can speak of it: its provenance, the
+    /// compiler's numbers. It is on disk before the kernel's maps change; without pins it is kept in memory.
+    pub fn set_note(&mut self, note: Value) {
+        self.notes[1] = note;
+    }
+
+    /// What was kept with the change in force; null when nothing was.
+    pub const fn note(&self) -> &Value {
+        &self.notes[0]
+    }
+
+    /// The change in force.
+    pub const fn change(&self) -> Option<&Change> {
+        self.admission.in_force()
     }
 
     /// The loaded programs and maps: for citing, test runs and second instances.
@@ -111,94 +179,76 @@ impl TcBackend {
         slots.map_or(Some(told), |slots| slots.entry(told, generation))
     }
 
-    /// The pods' interfaces, with their records as the kernel is to have them.
-    fn find<'a>(
-        &self,
-        change: &'a Change,
-        image: &Image,
-        tables: &Tables,
-    ) -> Result<Vec<Found<'a>>, EnforceError> {
-        let mut netlink = Netlink::open_in(&self.netns)?;
-        change
-            .pods
-            .iter()
-            .map(|pod| {
-                let link = netlink.link(&pod.interface)?.ok_or_else(|| EnforceError::NoInterface {
-                    pod: format!("{}/{}", pod.namespace, pod.name),
-                    interface: pod.interface.clone(),
-                })?;
-                // Without the id the mid-flow rule is off for the pod, nothing else.
-                let device = tables.slots.device(&image.device(pod, link.peer_netns_id.unwrap_or(-1)));
-                Ok(Found { pod, ifindex: link.index, device })
-            })
-            .collect()
-    }
-
     fn program(&mut self, change: &Change) -> Result<(), EnforceError> {
         let image = Image::from_change(change)?;
-        let (maps, state) = (self.loaded.datapath.policy(), self.loaded.datapath.state());
-        let tables = Tables::place(&image, self.loaded.tables.as_ref(), Room::of(maps, state))?;
-        let found = self.find(change, &image, &tables)?;
-        let loaded = &mut self.loaded;
-        loaded.forget_lost_claims(&self.netns, &found)?;
-        let former = self.admission.in_force().zip(loaded.tables.as_ref());
+        let (maps, state) = (self.loaded.datapath.policy().clone(), self.loaded.datapath.state().clone());
+        let tables = Tables::place(&image, self.loaded.tables.as_ref(), Room::of(&maps, &state))?;
+        let found = find(&self.netns, change, &image, &tables)?;
+        let steps = self.loaded.steps.clone();
+        self.loaded.forget_lost_claims(&self.netns, &found)?;
+        let former_tables = self.loaded.tables.take();
+        let former = self.admission.in_force().zip(former_tables.as_ref());
         let former = former.map(|(change, tables)| Placed { change, tables });
-        if let Some(former) = former.filter(|_| loaded.stale) {
-            mend(loaded.datapath.policy(), former.tables)?;
-            loaded.stale = false;
+        let next = Placed { change, tables: &tables };
+        let carried = carry_out(
+            &mut self.loaded,
+            &self.netns,
+            &maps,
+            &state,
+            former,
+            next,
+            &found,
+            &self.notes[1],
+            &steps,
+        );
+        if let Err(error) = carried {
+            self.loaded.tables = former_tables;
+            return Err(error);
         }
-        let (maps, state) = (loaded.datapath.policy(), loaded.datapath.state());
-        let update = Update::plan(maps, state, former, Placed { change, tables: &tables })?;
-        update.prepare()?;
-        let mut fresh = match loaded.claim_new(&self.netns, &found) {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                update.undo();
-                return Err(error);
-            }
-        };
-        // From here on the change is in force: the pods are switched, and these are stores into memory.
-        for found in &found {
-            if let Some(claim) = loaded.claims.get_mut(&found.ifindex) {
-                let same_pod = Device { word: claim.device.word, ..found.device } == claim.device;
-                // A claimed number is within the map. Should the kernel refuse all the same, the pod is left with a
-                // word that lets nothing pass, and the audit tells.
-                let _ = if same_pod {
-                    maps.devices.set_word(found.ifindex, found.device.word)
-                } else {
-                    maps.devices.set(found.ifindex, &found.device)
-                };
-                claim.device = found.device;
-            }
-        }
-        // What is stale shows in the audit and goes before the next change; the change itself is in force.
-        loaded.stale = update.finish().is_err();
-        loaded.claims.append(&mut fresh);
-        loaded.let_go(&found);
-        loaded.tables = Some(tables);
+        self.loaded.tables = Some(tables);
+        self.notes[0] = self.notes[1].clone();
         self.admission.record(change);
+        steps.done(Step::Finished);
         Ok(())
+    }
+
+    /// Notes that a saved change is in force.
+    fn in_force(&mut self, saved: &Saved) {
+        self.admission.record(&saved.change);
+        self.loaded.tables = Some(saved.tables.clone());
+        self.notes = [saved.note.clone(), saved.note.clone()];
     }
 
     /// Puts back what somebody else changed.
     fn mend(&mut self, change: &Change) -> Result<(), EnforceError> {
         let image = Image::from_change(change)?;
         let Some(tables) = &self.loaded.tables else { return Ok(()) };
-        let found = self.find(change, &image, tables)?;
+        let found = find(&self.netns, change, &image, tables)?;
+        mend(self.loaded.datapath.policy(), tables)?;
         let loaded = &mut self.loaded;
-        let Some(tables) = &loaded.tables else { return Ok(()) };
-        mend(loaded.datapath.policy(), tables)?;
         loaded.stale = false;
         loaded.forget_lost_claims(&self.netns, &found)?;
         let mut fresh = loaded.claim_new(&self.netns, &found)?;
         loaded.claims.append(&mut fresh);
         let devices = &loaded.datapath.policy().devices;
-        for (ifindex, claim) in &loaded.claims {
-            if devices.get(*ifindex)? != Some(claim.device) {
-                devices.set(*ifindex, &claim.device)?;
+        for found in &found {
+            if let Some(claim) = loaded.claims.get_mut(&found.ifindex) {
+                claim.device = found.device;
+                if devices.get(found.ifindex)? != Some(found.device) {
+                    devices.set(found.ifindex, &found.device)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Pods of the change in force that no program of ours is on.
+    fn unclaimed(&self) -> impl Iterator<Item = String> {
+        let claimed: std::collections::BTreeSet<&str> = self.attached().map(Attached::interface).collect();
+        let pods = self.admission.in_force().into_iter().flat_map(|change| &change.pods);
+        pods.filter(move |pod| !claimed.contains(pod.interface.as_str())).map(|pod| {
+            format!("pod {}/{} is open: no program of ours is on {}", pod.namespace, pod.name, pod.interface)
+        })
     }
 
     /// Whether the programs are still where they were put, and first.
@@ -226,51 +276,67 @@ impl TcBackend {
     }
 }
 
-impl Loaded {
-    /// Drops claims whose programs are gone, because the interface went or somebody detached them.
-    fn forget_lost_claims(&mut self, netns: &Netns, found: &[Found<'_>]) -> Result<(), EnforceError> {
-        let claims = &self.claims;
-        let lost = in_netns(netns, || {
-            let lost = |ifindex: &&u32| {
-                claims.get(ifindex).is_some_and(|claim| {
-                    [Direction::Egress, Direction::Ingress]
-                        .iter()
-                        .any(|direction| claim.attached.before_us(*direction).is_err())
-                })
-            };
-            Ok(found.iter().map(|found| &found.ifindex).filter(lost).copied().collect::<Vec<u32>>())
-        })?;
-        for ifindex in lost {
-            self.claims.remove(&ifindex);
+/// Steps from what is in force to what is next. On error the former is in force.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one call; what is lent apart would have to be copied together"
+)]
+fn carry_out(
+    loaded: &mut Loaded,
+    netns: &Netns,
+    maps: &PolicyMaps,
+    state: &StateMaps,
+    former: Option<Placed<'_>>,
+    next: Placed<'_>,
+    found: &[Found<'_>],
+    note: &Value,
+    steps: &Steps,
+) -> Result<(), EnforceError> {
+    if let Some(former) = former.filter(|_| loaded.stale) {
+        mend(maps, former.tables)?;
+        loaded.stale = false;
+    }
+    let update = Update::plan(maps, state, former, next, steps)?;
+    loaded.record(next, note)?;
+    steps.done(Step::Recorded);
+    let mut fresh = match update.prepare().and_then(|()| loaded.claim_new(netns, found)) {
+        Ok(fresh) => fresh,
+        Err(error) => {
+            update.undo();
+            if let Some(pinned) = &mut loaded.pinned {
+                // Should this fail too, whoever takes over completes the change: its rows are good.
+                let _ = pinned.journal.undo();
+            }
+            return Err(error);
         }
-        Ok(())
+    };
+    // From here on the change is in force: the pods are switched, and these are stores into memory.
+    loaded.switch(found);
+    // What is stale shows in the audit and goes before the next change; the change itself is in force.
+    loaded.stale = update.finish().is_err();
+    loaded.claims.append(&mut fresh);
+    loaded.let_go(found);
+    // A change that is not noted as finished is finished again by whoever takes over, which changes nothing.
+    let _ = loaded.note_finished();
+    Ok(())
+}
+
+impl Loaded {
+    /// Has the change on disk before the kernel sees anything of it.
+    fn record(&mut self, next: Placed<'_>, note: &Value) -> Result<(), EnforceError> {
+        let Some(Pinned { pins, journal, .. }) = &mut self.pinned else { return Ok(()) };
+        if pins.maps()?.is_none() {
+            // They were taken down.
+            *journal = Journal::create(pins.state(), journal.netns())?;
+            pins.make_set(&self.datapath)?;
+        }
+        Ok(journal.begin(next.change, next.tables, note)?)
     }
 
-    /// Writes the records of pods that are not claimed yet, then claims them. On error none of them is.
-    fn claim_new(&self, netns: &Netns, found: &[Found<'_>]) -> Result<BTreeMap<u32, Claim>, EnforceError> {
-        let fresh: Vec<&Found<'_>> =
-            found.iter().filter(|found| !self.claims.contains_key(&found.ifindex)).collect();
-        let devices = &self.datapath.policy().devices;
-        let claim_all = || {
-            let mut claims = BTreeMap::new();
-            for found in &fresh {
-                devices.set(found.ifindex, &found.device)?;
-                let attached = claim(&self.datapath, found.pod)?;
-                claims.insert(found.ifindex, Claim { attached, device: found.device });
-            }
-            Ok(claims)
-        };
-        if fresh.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let claimed = in_netns(netns, claim_all);
-        if claimed.is_err() {
-            // All are let go by now; a claimed interface without a record would drop its packets.
-            for found in &fresh {
-                let _ = devices.set(found.ifindex, &Device::default());
-            }
-        }
-        claimed
+    fn note_finished(&mut self) -> Result<(), EnforceError> {
+        let Some(Pinned { pins, journal, spare }) = &mut self.pinned else { return Ok(()) };
+        journal.finish()?;
+        Ok(pins.remove_other_sets(spare)?)
     }
 
     /// Empties the maps, once nothing is claimed any more: what comes next may use the same numbers anew.
@@ -281,18 +347,12 @@ impl Loaded {
         Ok(state.counters.forget(tables.slots.entries.places().values().map(|place| place.slot))?)
     }
 
-    /// Lets go of interfaces that are no longer wanted: first the programs, then the record.
-    fn let_go(&mut self, wanted: &[Found<'_>]) {
-        let unwanted: Vec<u32> = self
-            .claims
-            .keys()
-            .filter(|ifindex| !wanted.iter().any(|found| found.ifindex == **ifindex))
-            .copied()
-            .collect();
-        for ifindex in unwanted {
-            self.claims.remove(&ifindex);
-            let _ = self.datapath.policy().devices.set(ifindex, &Device::default());
-        }
+    /// Takes the pins away, once nothing is claimed any more.
+    fn unpin(&mut self) -> Result<(), EnforceError> {
+        let Some(Pinned { pins, spare, .. }) = &mut self.pinned else { return Ok(()) };
+        std::mem::take(spare).into_values().for_each(Link::release);
+        pins.remove_other_sets(spare)?;
+        Ok(pins.remove()?)
     }
 }
 
@@ -302,16 +362,6 @@ fn in_netns<T: Send>(
     work: impl FnOnce() -> Result<T, EnforceError> + Send,
 ) -> Result<T, EnforceError> {
     netns.run(work)?
-}
-
-fn claim(datapath: &Datapath, pod: &PodDevice) -> Result<Attached, EnforceError> {
-    datapath.attach(&pod.interface).map_err(|source| match source {
-        AttachError::NoInterface { .. } => EnforceError::NoInterface {
-            pod: format!("{}/{}", pod.namespace, pod.name),
-            interface: pod.interface.clone(),
-        },
-        source => EnforceError::Claim { pod: format!("{}/{}", pod.namespace, pod.name), source },
-    })
 }
 
 impl Backend for TcBackend {
@@ -342,6 +392,7 @@ impl Backend for TcBackend {
         let devices = loaded.claims.iter().map(|(ifindex, claim)| (*ifindex, claim.device)).collect();
         let mut drift = audit(loaded.datapath.policy(), tables, &devices).map_err(EnforceError::from)?;
         drift.extend(self.hooks(loaded));
+        drift.extend(self.unclaimed());
         // What the pods' words say, not what was asked for; a node without pods has none.
         let mut generation = 0;
         for ifindex in loaded.claims.keys() {
@@ -356,15 +407,17 @@ impl Backend for TcBackend {
 
     fn teardown(&mut self) -> Vec<Leftover> {
         self.admission.clear();
-        // The links are descriptors: dropping them is all, and cannot fail. Programs and maps go with the value.
-        self.loaded.claims.clear();
+        self.loaded.let_all_go();
         let cleared = match self.loaded.tables.take() {
             Some(tables) => self.loaded.clear(&tables),
             None => Ok(()),
         };
-        match cleared {
-            Ok(()) => Vec::new(),
-            Err(error) => vec![Leftover { what: "rows in unused maps".to_owned(), why: error.to_string() }],
-        }
+        let unpinned = self.loaded.unpin();
+        [("rows in unused maps", cleared), ("pins", unpinned)]
+            .into_iter()
+            .filter_map(|(what, result)| {
+                Some(Leftover { what: what.to_owned(), why: result.err()?.to_string() })
+            })
+            .collect()
     }
 }

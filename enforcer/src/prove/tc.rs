@@ -348,7 +348,7 @@ fn options(rulesets: &Rulesets, change: &Change) -> LoadOptions {
     let counters = rulesets.numbers.entry_limit().max(FIRST_COMPILED_ENTRY).next_power_of_two();
     let last = change.rulesets.last().map_or(0, |ruleset| ruleset.id);
     let rulesets = MapSizes::LAB.rulesets.max(last.saturating_add(1));
-    LoadOptions { sizes: MapSizes { counters, rulesets, ..MapSizes::LAB }, ..LoadOptions::LAB }
+    LoadOptions { sizes: MapSizes { rulesets, counters, ..MapSizes::LAB }, ..LoadOptions::LAB }
 }
 
 fn stored(address: std::net::IpAddr) -> Address {

@@ -34,8 +34,9 @@ pub struct Relabelling {
 /// A class table: cells of each peer class, by ruleset and direction.
 type Rows<'a> = BTreeMap<(u32, Direction), (&'a [PortClass], BTreeMap<u32, &'a [Cell]>)>;
 
-/// Works out the steps from what `former` labels addresses to what `next` does.
-pub fn relabel(former: Placed<'_>, next: Placed<'_>) -> Relabelling {
+/// Works out the steps from what `former` labels addresses to what `next` does. Transitional classes are above
+/// `floor` and above every class of the two.
+pub fn relabel(former: Placed<'_>, next: Placed<'_>, floor: u32) -> Relabelling {
     let (old, new) = (&former.tables.labels, &next.tables.labels);
     let (old_rows, new_rows) = (rows(former.change), rows(next.change));
     let (old_slots, new_slots) = (&former.tables.slots, &next.tables.slots);
@@ -45,7 +46,7 @@ pub fn relabel(former: Placed<'_>, next: Placed<'_>) -> Relabelling {
         .map(|(key, rows)| (*key, rows.clone()))
         .collect();
     let old_classes: BTreeSet<u32> = old.values().copied().collect();
-    let highest = old.values().chain(new.values()).max().copied().unwrap_or(0);
+    let highest = old.values().chain(new.values()).max().copied().unwrap_or(0).max(floor);
     let mut steps = Relabelling::default();
     let mut copies: BTreeMap<u32, u32> = BTreeMap::new();
     let mut transitional: BTreeMap<(u32, u32), u32> = BTreeMap::new();

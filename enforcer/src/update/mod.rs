@@ -9,10 +9,13 @@
 //! Invariant: each decision (one hook, one packet) is the old or the new policy's for that pod and the peer's old or
 //! new class. Two hooks of one packet and two pods are not switched at one instant. Whatever fails before step 4
 //! is undone, and the former tables are in force; after it the new ones are, even if something stale could not be
-//! removed (the audit shows it). The first change of all needs no grace: nothing is claimed yet.
+//! removed (the audit shows it). Every step may be done again from the first one on, wherever it was broken off: rows
+//! are written before labels that lead to them, and each label gives an address the decision that it has at that time.
+//! The first change of all needs no grace: nothing is claimed yet.
 
 pub mod labels;
 pub mod slots;
+pub mod step;
 pub mod tables;
 
 use std::collections::BTreeMap;
@@ -21,6 +24,7 @@ use netlab_core::policy::change::Change;
 use netlab_ebpf::abi::{CidrKey, PolicyKey, PolicyValue, PortPage, RulesetPorts};
 
 use self::labels::{Relabelling, relabel};
+use self::step::{Step, Steps};
 use self::tables::{Labels, Tables, peer_value};
 use crate::bpf;
 use crate::error::EnforceError;
@@ -46,6 +50,7 @@ pub struct Update<'a> {
     relabelling: Relabelling,
     /// Rows that are written in step 1: new ones and transitional ones.
     rows: BTreeMap<PolicyKey, PolicyValue>,
+    steps: &'a Steps,
 }
 
 impl<'a> Update<'a> {
@@ -58,9 +63,26 @@ impl<'a> Update<'a> {
         state: &'a StateMaps,
         former: Option<Placed<'a>>,
         next: Placed<'a>,
+        steps: &'a Steps,
+    ) -> Result<Self, EnforceError> {
+        Self::plan_above(0, maps, state, former, next, steps)
+    }
+
+    /// The same with no transitional class of `floor` or below: for a change that was broken off, whose transitional
+    /// classes addresses may still have.
+    ///
+    /// # Errors
+    /// See [`Update::plan`].
+    pub fn plan_above(
+        floor: u32,
+        maps: &'a PolicyMaps,
+        state: &'a StateMaps,
+        former: Option<Placed<'a>>,
+        next: Placed<'a>,
+        steps: &'a Steps,
     ) -> Result<Self, EnforceError> {
         let relabelling = match former {
-            Some(former) => relabel(former, next),
+            Some(former) => relabel(former, next, floor),
             None => Relabelling {
                 refine: next.tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect(),
                 ..Relabelling::default()
@@ -71,19 +93,18 @@ impl<'a> Update<'a> {
         let mut rows = relabelling.rows.clone();
         rows.extend(next.tables.policy.iter().map(|(key, value)| (*key, *value)));
         rows.retain(|key, _| is_new(key));
-        Ok(Self { maps, state, former, next: next.tables, relabelling, rows })
+        Ok(Self { maps, state, former, next: next.tables, relabelling, rows, steps })
     }
 
-    /// Steps 1 to 3. On error everything is as before.
+    /// Steps 1 to 3. After an error they are to be undone.
     ///
     /// # Errors
     /// [`EnforceError`] when a map could not be written, or the kernel does not wait for its readers.
     pub fn prepare(&self) -> Result<(), EnforceError> {
-        let prepared = self.write().and_then(|()| self.grace());
-        if prepared.is_err() {
-            self.undo();
-        }
-        prepared
+        self.write()?;
+        self.grace()?;
+        self.steps.done(Step::Waited);
+        Ok(())
     }
 
     fn write(&self) -> Result<(), EnforceError> {
@@ -93,13 +114,21 @@ impl<'a> Update<'a> {
         let reused = former.map(|former| self.next.slots.entries.reused(&former.slots.entries));
         self.state.counters.forget(reused.into_iter().flatten())?;
         maps.policy.set_all(self.rows.iter().map(|(key, value)| (*key, *value)))?;
+        self.steps.done(Step::Rows);
         let added = missing(&self.next.port_classes, former.map(|former| &former.port_classes));
         maps.port_classes.set_all(added.map(|(key, value): (&u32, &PortPage)| (*key, *value)))?;
         let added = missing(&self.next.port_pages, former.map(|former| &former.port_pages));
         maps.port_pages.set_all(added.map(|(key, value)| (*key, *value)))?;
         let added = missing(&self.next.rulesets, former.map(|former| &former.rulesets));
         maps.rulesets.set_all(added.map(|(key, value): (&u32, &RulesetPorts)| (*key, *value)))?;
-        Ok(write_labels(maps, &self.relabelling.refine)?)
+        self.steps.done(Step::Ports);
+        self.label(&self.relabelling.refine, Step::Refined)
+    }
+
+    /// Single addresses come first and are most; between them the order does not matter.
+    fn label(&self, labels: &[(CidrKey, u32)], step: Step) -> Result<(), EnforceError> {
+        write_labels(self.maps, labels, || self.steps.done(step))?;
+        Ok(())
     }
 
     /// Takes steps 1 to 3 back, as far as they came. What cannot be removed is not read by anybody.
@@ -107,7 +136,7 @@ impl<'a> Update<'a> {
         let empty = Labels::new();
         let old = self.former.map_or(&empty, |former| &former.tables.labels);
         let back = self.relabelling.refine.iter().filter_map(|(key, _)| Some((*key, *old.get(key)?)));
-        let _ = write_labels(self.maps, &back.collect::<Vec<_>>());
+        let _ = write_labels(self.maps, &back.collect::<Vec<_>>(), || {});
         // The reverse of longest first.
         let added = self.relabelling.refine.iter().rev().map(|(key, _)| *key);
         for key in added.filter(|key| !old.contains_key(key)) {
@@ -126,9 +155,11 @@ impl<'a> Update<'a> {
     pub fn finish(&self) -> Result<(), EnforceError> {
         let Some(former) = self.former else { return Ok(()) };
         self.grace()?;
-        write_labels(self.maps, &self.relabelling.coarsen)?;
+        self.steps.done(Step::WaitedAgain);
+        self.label(&self.relabelling.coarsen, Step::Coarsened)?;
         for key in &self.relabelling.remove {
             self.unlabel(key)?;
+            self.steps.done(Step::Unlabelled);
         }
         if !self.relabelling.rows.is_empty() {
             self.grace()?;
@@ -136,6 +167,7 @@ impl<'a> Update<'a> {
         let stale = former.tables.policy.keys().chain(self.relabelling.rows.keys());
         for key in stale.filter(|key| !self.next.policy.contains_key(key)) {
             self.maps.policy.remove(key)?;
+            self.steps.done(Step::Removed);
         }
         // Elements of arrays stay, but nothing of the former content may be taken for something in force.
         let gone = missing(&former.tables.rulesets, Some(&self.next.rulesets));
@@ -143,7 +175,9 @@ impl<'a> Update<'a> {
         let gone = missing(&former.tables.port_pages, Some(&self.next.port_pages));
         self.maps.port_pages.set_all(gone.map(|(key, _)| (*key, 0)))?;
         let gone = missing(&former.tables.port_classes, Some(&self.next.port_classes));
-        Ok(self.maps.port_classes.set_all(gone.map(|(key, _)| (*key, [0; 256])))?)
+        self.maps.port_classes.set_all(gone.map(|(key, _)| (*key, [0; 256])))?;
+        self.steps.done(Step::Blanked);
+        Ok(())
     }
 
     fn unlabel(&self, key: &CidrKey) -> Result<(), MapError> {
@@ -191,7 +225,7 @@ fn write_again(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
     maps.port_pages.set_all(tables.port_pages.iter().map(|(key, value)| (*key, *value)))?;
     maps.rulesets.set_all(tables.rulesets.iter().map(|(key, value)| (*key, *value)))?;
     let labels: Vec<(CidrKey, u32)> = tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect();
-    write_labels(maps, &labels)?;
+    write_labels(maps, &labels, || {})?;
     for key in maps.peers.keys()? {
         if !tables.labels.contains_key(&CidrKey { prefix: 128, address: key }) {
             maps.peers.remove(&key)?;
@@ -224,12 +258,18 @@ fn blank<V: Pod>(array: &Table<u32, V>, wanted: &BTreeMap<u32, V>) -> Result<(),
     array.set_all(others.map(|(key, _)| (key, blank)).collect::<Vec<_>>())
 }
 
-/// Single addresses come first and are most; between them the order does not matter.
-fn write_labels(maps: &PolicyMaps, labels: &[(CidrKey, u32)]) -> Result<(), MapError> {
-    let exact = labels.iter().filter(|(key, _)| key.prefix == 128);
-    maps.peers.set_all(exact.map(|(key, class)| (key.address, peer_value(&key.address, *class))))?;
+/// Single addresses come first and are most; between them the order does not matter. `written` is told of parts.
+fn write_labels(maps: &PolicyMaps, labels: &[(CidrKey, u32)], written: impl Fn()) -> Result<(), MapError> {
+    let exact: Vec<_> = labels.iter().filter(|(key, _)| key.prefix == 128).collect();
+    // Few are told of one by one; many go to the kernel together.
+    for part in exact.chunks(if exact.len() < 64 { 1 } else { exact.len() }) {
+        let part = part.iter().map(|(key, class)| (key.address, peer_value(&key.address, *class)));
+        maps.peers.set_all(part)?;
+        written();
+    }
     for (key, class) in labels.iter().filter(|(key, _)| key.prefix < 128) {
         maps.cidrs.set(key, &peer_value(&key.address, *class))?;
+        written();
     }
     Ok(())
 }

@@ -116,13 +116,8 @@ impl Tables {
     /// [`EnforceError::Room`] when the kernel's arrays have too few numbers for both.
     pub fn place(image: &Image, former: Option<&Self>, room: Room) -> Result<Self, EnforceError> {
         let slots = former.map_or_else(SlotsOf::default, |former| former.slots.clone()).next(image, room)?;
-        let mut labels = Labels::new();
-        for (address, value) in &image.peers {
-            labels.insert(CidrKey { prefix: 128, address: *address }, value.class);
-        }
-        labels.extend(image.cidrs.iter().map(|(key, value)| (*key, value.class)));
         let policy = image.policy.iter().map(|(key, value)| slots.row(key, value)).collect();
-        let mut tables = Self { policy, labels, slots, ..Self::default() };
+        let mut tables = Self { policy, labels: labels(image), slots, ..Self::default() };
         let mut places = Places::new(former);
         for (ruleset, ports) in &image.ruleset_ports {
             let mut place = |table: u32| {
@@ -133,6 +128,44 @@ impl Tables {
             tables.rulesets.insert(slot, ports);
         }
         Ok(tables)
+    }
+
+    /// Places an image where it was placed before.
+    pub fn placed(image: &Image, slots: SlotsOf, numbers: &PortNumbers) -> Self {
+        let policy = image.policy.iter().map(|(key, value)| slots.row(key, value)).collect();
+        let mut tables = Self { policy, labels: labels(image), slots, ..Self::default() };
+        for (ruleset, of_image) in &image.ruleset_ports {
+            let slot = tables.slots.rulesets.slot(*ruleset).unwrap_or(*ruleset);
+            let ports = numbers.tables.get(&slot).copied().unwrap_or_default();
+            tables.rulesets.insert(slot, ports);
+            for (number, table) in [(ports.ingress, of_image.ingress), (ports.egress, of_image.egress)] {
+                if number == 0 || tables.port_pages.contains_key(&(number * PAGES)) {
+                    continue;
+                }
+                let mut runs = numbers.pages.get(&number).into_iter().flatten().peekable();
+                let mut page = 0;
+                for (offset, content) in (0..).zip(pages(image, table)) {
+                    if let Some([_, next]) = runs.next_if(|[start, _]| *start == offset) {
+                        page = *next;
+                    }
+                    tables.port_pages.insert(number * PAGES + offset, page);
+                    tables.port_classes.insert(page, content);
+                }
+            }
+        }
+        tables
+    }
+
+    /// Where the port tables are placed.
+    pub fn port_numbers(&self) -> PortNumbers {
+        let mut pages: BTreeMap<u32, Vec<[u32; 2]>> = BTreeMap::new();
+        for (index, page) in &self.port_pages {
+            let runs = pages.entry(index / PAGES).or_default();
+            if runs.last().is_none_or(|[_, last]| last != page) {
+                runs.push([index % PAGES, *page]);
+            }
+        }
+        PortNumbers { tables: self.rulesets.clone(), pages }
     }
 
     /// Refuses tables that do not fit beside the former ones and the `transitional` rows.
@@ -177,6 +210,21 @@ impl Tables {
             maps.port_classes.max_entries(),
         )
     }
+}
+
+/// The kernel's numbers of port tables and pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortNumbers {
+    /// The tables of each ruleset, by its slot.
+    pub tables: BTreeMap<u32, RulesetPorts>,
+    /// The pages of each table, in order; each with the index from which on it is the page.
+    pub pages: BTreeMap<u32, Vec<[u32; 2]>>,
+}
+
+fn labels(image: &Image) -> Labels {
+    let exact = image.peers.iter();
+    let exact = exact.map(|(address, value)| (CidrKey { prefix: 128, address: *address }, value.class));
+    exact.chain(image.cidrs.iter().map(|(key, value)| (*key, value.class))).collect()
 }
 
 /// The value of a `PEERS` or `CIDRS` element.

@@ -40,7 +40,7 @@ fn nft_keeps_the_contract_through_json() {
 }
 
 /// A namespace with the interfaces that the contract tests name; their far ends are in the other one.
-fn interfaces() -> (Netns, Netns) {
+pub(crate) fn interfaces() -> (Netns, Netns) {
     let (node, far) = (Netns::create().expect("namespace"), Netns::create().expect("namespace"));
     let mut batch = Batch::new();
     for (number, name) in (1..).zip(contract_tests::INTERFACES) {

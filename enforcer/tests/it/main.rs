@@ -4,6 +4,7 @@
 mod backend_agreement;
 mod backend_contract;
 mod backend_nft;
+mod backend_pins;
 mod backend_site;
 mod backend_tc;
 mod backend_traffic;

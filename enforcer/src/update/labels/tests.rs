@@ -105,7 +105,8 @@ fn no_single_write_lets_a_packet_meet_another_decision_than_the_old_or_the_new_o
         let first = rng.u32(1..7);
         let next = change(&mut rng, 2, &[3, 4, 5], first..first + 5);
         let (old, new) = (tables(&former), tables(&next));
-        let steps = relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new });
+        let steps =
+            relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new }, 0);
         transitional += usize::from(!steps.coarsen.is_empty());
         direct += usize::from(!steps.refine.is_empty() && steps.coarsen.is_empty());
         removed += usize::from(!steps.remove.is_empty());
@@ -177,7 +178,7 @@ fn no_single_write_lets_a_packet_meet_another_decision_than_the_old_or_the_new_o
 fn nothing_changes_nothing() {
     let change = change(&mut Rng::with_seed(1), 1, &[1], 1..4);
     let placed = Placed { change: &change, tables: &tables(&change) };
-    assert_eq!(relabel(placed, placed), super::Relabelling::default());
+    assert_eq!(relabel(placed, placed, 0), super::Relabelling::default());
 }
 
 #[test]
@@ -189,7 +190,8 @@ fn an_undone_refinement_passes_through_the_same_states() {
         let former = change(&mut rng, 1, &[1, 2, 3], 1..6);
         let next = change(&mut rng, 2, &[3, 4, 5], 3..8);
         let (old, new) = (tables(&former), tables(&next));
-        let steps = relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new });
+        let steps =
+            relabel(Placed { change: &former, tables: &old }, Placed { change: &next, tables: &new }, 0);
         let mut rows = old.policy.clone();
         rows.extend(new.policy.clone());
         rows.extend(steps.rows.clone());
