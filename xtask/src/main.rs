@@ -7,6 +7,9 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bpf;
 mod docs;
+mod mutate;
+mod soak;
+mod tests_of;
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Tasks for who works on netlab")]
@@ -23,6 +26,10 @@ enum Task {
     Bpf(bpf::Arguments),
     /// Write the pages of docs that are generated, or check that they are current.
     Docs(docs::Arguments),
+    /// Put known faults into a copy of the code, one at a time, and want each caught by a test.
+    Mutate(mutate::Arguments),
+    /// Everything that is random, again and again with other seeds, and every mutation once.
+    Soak(soak::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -30,5 +37,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Bpf(arguments) => bpf::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
+        Task::Mutate(arguments) => mutate::run(&arguments),
+        Task::Soak(arguments) => soak::run(&arguments),
     }
 }

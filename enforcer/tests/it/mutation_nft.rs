@@ -133,7 +133,7 @@ const FAULTS: &[Fault] = &[
     by_proof("table gone", DENIED, "wire says allow", |_| "delete table inet netlab\n".to_owned()),
     // A proof sends from the pod's own address.
     by_audit("pod without the check of its source", LEAVING, "_from", |r| {
-        let chain = r.chain_with("entry_18\" drop\n\t\ticmpv6");
+        let chain = r.chain_with("entry_18\" drop");
         r.rewrite(&chain, |rule| if rule.contains("entry_18") { String::new() } else { rule.to_owned() })
     }),
     by_audit("stale generation", ALLOWED, "generation", |_| {
@@ -172,7 +172,7 @@ impl Rules {
                 name.strip_prefix("a_e").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
             !of_entry && format!("{rules}\n").contains(words)
         });
-        found.unwrap_or_else(|| panic!("no chain says {words:?}: {}", self.listing)).0.to_owned()
+        found.unwrap_or_else(|| panic!("no chain says {words:?}")).0.to_owned()
     }
 
     /// The map for opening packets that has this element, and where it leads.
@@ -184,7 +184,7 @@ impl Rules {
             let target = rest.split([',', '}']).next()?.trim();
             Some((map.split(' ').next()?.to_owned(), target.to_owned()))
         });
-        found.next().unwrap_or_else(|| panic!("no map has {start:?}: {}", self.listing))
+        found.next().unwrap_or_else(|| panic!("no map has {start:?}"))
     }
 
     /// The script that gives a chain other rules.
