@@ -1,5 +1,7 @@
 //! `netlab service …`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use netlab_core::endpoint_ref::EndpointRef;
 
@@ -19,6 +21,28 @@ pub(crate) enum Service {
   netlab service endpoints -f examples/service-prediction mynet/web --slices --per-slice 5
   netlab service endpoints -f examples/service-prediction mynet/web-outside --node worker -o json")]
     Endpoints(Endpoints),
+    /// Follow packets to a Service through a node's own rules, and find what is broken
+    ///
+    /// What the proxy should have programmed is computed from the manifests and compared, by meaning, with the rules
+    /// that a node has: each missing, extra or wrong rule is named, with the share of new connections that fails of it
+    /// and how. Exit 0: the rules are as they should be; 1: they are not.
+    #[command(after_help = "Examples:
+  netlab service trace -f examples/broken mynet/web --iptables-save examples/broken/ok.save
+  netlab service trace -f examples/broken mynet/web:http --iptables-save examples/broken/node.save")]
+    Trace(Trace),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    /// The Service and, if wanted, its port by name or number: `[svc/][NAMESPACE/]NAME[:PORT]`
+    #[arg(value_name = "SERVICE[:PORT]")]
+    pub(crate) service: String,
+    /// The node's rules, as `iptables-save` (or `ip6tables-save`) prints them; `-` reads standard input
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) iptables_save: PathBuf,
+    /// The node that has these rules; needed where nodes differ
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -129,6 +129,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Enforce(Enforce::Trace(args)) => enforce::trace::run(args, globals, terminal),
         Command::Enforce(Enforce::Detach(args)) => enforce::attach::detach(args, terminal),
         Command::Service(Service::Endpoints(args)) => service::endpoints::run(args, globals, terminal),
+        Command::Service(Service::Trace(args)) => service::trace::run(args, globals, terminal),
         Command::Lab(Lab::Up(args)) => lab::up::run(args, globals, terminal),
         Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),

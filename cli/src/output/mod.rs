@@ -15,6 +15,7 @@ pub(crate) mod matrix;
 pub(crate) mod proof;
 pub(crate) mod sarif;
 pub(crate) mod service;
+pub(crate) mod service_trace;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod tables;

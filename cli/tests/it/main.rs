@@ -13,6 +13,7 @@ mod leftovers;
 mod lint;
 mod run;
 mod service_endpoints;
+mod service_trace;
 mod services;
 mod tie;
 mod transcripts;

@@ -125,7 +125,7 @@ impl RouteKind {
 }
 
 /// What decides which sets are wanted.
-fn traffic_policy(service: &Service, node_port: Option<u16>) -> TrafficPolicy {
+pub(super) fn traffic_policy(service: &Service, node_port: Option<u16>) -> TrafficPolicy {
     TrafficPolicy {
         internal_local: service.internal_local,
         external_local: service.external_local
@@ -137,7 +137,7 @@ fn traffic_policy(service: &Service, node_port: Option<u16>) -> TrafficPolicy {
 }
 
 /// Why the cluster's proxies do nothing for a Service (`pkg/proxy/util/utils.go` `ShouldSkipService`).
-fn not_proxied(service: &Service) -> Option<String> {
+pub(super) fn not_proxied(service: &Service) -> Option<String> {
     if service.service_type == ServiceType::ExternalName {
         let name = service.external_name.as_deref().unwrap_or("a name outside");
         Some(format!("it is of type ExternalName: DNS answers with {name}, and clients connect there"))
@@ -153,7 +153,7 @@ fn not_proxied(service: &Service) -> Option<String> {
 }
 
 /// The zone of a node.
-fn topology(cluster: &Cluster, node: &str) -> NodeTopology {
+pub(super) fn topology(cluster: &Cluster, node: &str) -> NodeTopology {
     let labels = cluster.nodes.get(node).map(|node| &node.labels);
     let zone = labels.and_then(|labels| labels.get(ZONE)).filter(|zone| !zone.is_empty()).cloned();
     NodeTopology { name: node.to_owned(), zone }

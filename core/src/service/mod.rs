@@ -1,14 +1,19 @@
 //! Services as the nodes' proxies see them: which endpoints a node uses, and why.
 //!
 //! Invariant: the model is kube-proxy's and says so; it is asked per service port, node and address family, the unit
-//! in which a Service can be broken. Knows no policy.
+//! in which a Service can be broken. What the proxy should have follows from that ([`expected`]), is written as its rules
+//! ([`iptables`]) and compared with rules that were found ([`fault`]). Knows no policy.
 
 mod backends;
 mod endpoints;
+pub mod expected;
+pub mod fault;
+pub mod iptables;
 pub mod names;
 mod port_name;
 pub mod select;
 pub mod slices;
+pub mod trace;
 
 pub use backends::backends;
 pub use endpoints::{Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints};

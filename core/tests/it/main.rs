@@ -21,6 +21,7 @@ mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
 mod service_endpoints;
+mod service_iptables;
 mod service_select;
 mod sides;
 mod tier_answers;

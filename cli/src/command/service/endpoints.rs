@@ -1,12 +1,12 @@
 //! `netlab service endpoints`: which endpoints the nodes' proxies use.
 
-use netlab_core::endpoint_ref::{EndpointRef, EndpointType};
 use netlab_core::envelope::Envelope;
-use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::cluster::Cluster;
 use netlab_core::service::slices::{Packing, packing};
 use netlab_core::service::{Asked, PortEndpoints, ServiceEndpoints, endpoints};
 use serde::Serialize;
 
+use super::named;
 use crate::args::globals::{Format, Globals};
 use crate::args::service::Endpoints;
 use crate::ends;
@@ -32,7 +32,7 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Endpoints, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
     let cluster = &input.loaded.cluster;
-    let key = service(&args.service, globals, cluster)?;
+    let key = named::service(&args.service, globals, cluster)?;
     let Some(object) = cluster.services.get(&key) else {
         return Err(Failure::unreadable(format!("no Service `{key}` in the input")));
     };
@@ -62,26 +62,6 @@ pub(crate) fn run(args: &Endpoints, globals: &Globals, terminal: &Terminal) -> R
         (true, _) => Exit::CannotTell,
         (false, true) => Exit::Yes,
         (false, false) => Exit::No,
-    })
-}
-
-/// The Service that is meant; a name without a type is a Service's here.
-fn service(reference: &EndpointRef, globals: &Globals, cluster: &Cluster) -> Result<ObjectKey, Failure> {
-    let EndpointRef::Named { kind: None | Some(EndpointType::Service), namespace, name } = reference else {
-        return Err(Failure::unreadable(format!("`{reference}` is no Service"))
-            .hint("write `[svc/][NAMESPACE/]NAME`"));
-    };
-    let namespace = namespace.as_deref().or(globals.namespace.as_deref()).unwrap_or("default");
-    let key = ObjectKey::new(namespace, name);
-    if cluster.services.contains_key(&key) {
-        return Ok(key);
-    }
-    let failure = Failure::unreadable(format!("no Service `{key}` in the input"));
-    let known: Vec<String> = cluster.services.keys().map(ToString::to_string).collect();
-    Err(match ends::nearest(&key.to_string(), known.iter().map(String::as_str)) {
-        Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None if known.is_empty() => failure.hint("there is no Service in the input"),
-        None => failure.hint("without a namespace `-n` or `default` is meant"),
     })
 }
 

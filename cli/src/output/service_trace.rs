@@ -1,0 +1,112 @@
+//! A Service followed through a node's rules, for people.
+//!
+//! Invariant: the first line begins with `BROKEN` when anything is, `ok` otherwise; every fault of the JSON is a
+//! line here.
+
+use netlab_core::service::fault::{Difference, Fault, Hop, Kind, Place};
+use netlab_core::service::trace::{PortTrace, ServiceTrace, Status};
+
+use super::layout::{WIDTH, wrap};
+use super::style::{BAD, Charset, GOOD, Mark, QUIET, STRONG, paint};
+
+/// The answer: a line for each port, broken ones first, then the walk of each broken one, or of all when none is.
+pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> String {
+    let mut ports: Vec<&PortTrace> = trace.ports.iter().collect();
+    ports.sort_by_key(|port| port.status == Status::Ok);
+    let mut text = String::new();
+    for port in &ports {
+        let (word, style) = if port.status == Status::Ok { ("ok", GOOD) } else { ("BROKEN", BAD) };
+        let head = headline(port);
+        let symptom = if port.status == Status::Ok { String::new() } else { port.symptom.to_string() };
+        let gap = if symptom.is_empty() { "" } else { "  " };
+        let word = paint(style, &format!("{word:<6}"));
+        text += &format!("{word}  {}{gap}{symptom}\n", paint(STRONG, &head));
+    }
+    for fault in &trace.shared {
+        text.push('\n');
+        text += &broken(fault, source, charset);
+    }
+    let any = ports.iter().any(|port| port.status == Status::Broken && port.faults().next().is_some());
+    for port in ports {
+        if any && port.faults().next().is_none() {
+            continue;
+        }
+        text.push('\n');
+        if trace.ports.len() > 1 {
+            text += &format!("  {}\n", paint(QUIET, &headline(port)));
+        }
+        for hop in &port.hops {
+            text += &walked(hop, source, charset);
+        }
+        for fault in port.faults() {
+            text += &broken(fault, source, charset);
+        }
+        for address in port.addresses.iter().skip(1).filter(|address| !address.symptom.is_none()) {
+            text += &format!("    {}: {}\n", address.address, address.symptom);
+        }
+        if let Some(heals) = port.heals {
+            for (index, line) in wrap(heals, WIDTH - 9).into_iter().enumerate() {
+                let label = if index == 0 { "heals" } else { "" };
+                text += &format!("  {}  {line}\n", paint(QUIET, &format!("{label:<5}")));
+            }
+        }
+    }
+    text
+}
+
+fn headline(port: &PortTrace) -> String {
+    let name =
+        if port.port.is_empty() { port.service.clone() } else { format!("{}:{}", port.service, port.port) };
+    format!("{name} {} {}", port.protocol, port.address)
+}
+
+fn at(place: &Place, source: &str) -> String {
+    let file = source.rsplit('/').next().unwrap_or(source);
+    place.line.map_or_else(String::new, |line| format!("{file}:{line}"))
+}
+
+fn walked(hop: &Hop, source: &str, charset: Charset) -> String {
+    let from = match hop.choice {
+        _ if hop.to.starts_with("DNAT") => String::new(),
+        Some((this, all)) => format!("{} {this}/{all} -> ", hop.place.chain),
+        None if hop.depth == 0 => format!("{} {} -> ", hop.place.table, hop.place.chain),
+        None => format!("{} -> ", hop.place.chain),
+    };
+    let indent = if hop.to.starts_with("DNAT") { "  " } else { "" };
+    let what = format!("{indent}{from}{}", hop.to);
+    line(Mark::Good, &what, &at(&hop.place, source), charset)
+}
+
+fn broken(fault: &Fault, source: &str, charset: Charset) -> String {
+    let Place { table, chain, .. } = &fault.place;
+    let what = match fault.kind {
+        Kind::Backend | Kind::Stale | Kind::Shares => format!("{chain} -> {}", fault.object),
+        Kind::Frontend | Kind::FrontendTarget | Kind::Jump => format!("{table} {chain} -> {}", fault.object),
+        _ if *chain == fault.object => format!("{table} {chain}"),
+        _ => format!("{table} {chain} {}", fault.object),
+    };
+    let state = match fault.difference {
+        Difference::Missing => "missing".to_owned(),
+        Difference::Extra => format!("extra  {}", at(&fault.place, source)),
+        Difference::Wrong => format!("wrong  {}", at(&fault.place, source)),
+    };
+    let mut text = line(Mark::Bad, what.trim(), state.trim(), charset);
+    let about = match &fault.endpoint {
+        Some(endpoint) if !fault.detail.contains(endpoint.as_str()) => {
+            format!("{endpoint}; {}", fault.detail)
+        }
+        _ => fault.detail.clone(),
+    };
+    for part in wrap(&about, WIDTH - 6) {
+        text += &format!("      {part}\n");
+    }
+    text
+}
+
+/// What is said in one column and where in another, when both fit.
+fn line(mark: Mark, what: &str, place: &str, charset: Charset) -> String {
+    const PLACE: usize = 60;
+    let gap = PLACE.saturating_sub(what.chars().count()).max(2);
+    let text = format!("  {} {what}{}{place}", charset.mark(mark), " ".repeat(gap));
+    text.trim_end().to_owned() + "\n"
+}

@@ -1,0 +1,173 @@
+//! What a node's proxy should have for each service port, in no proxy's own words.
+//!
+//! Invariant: it follows from the cluster and the node alone ([`super::select`]); both proxy modes are written from it
+//! and compared with it. One family at a time, as a proxy works. Source: `pkg/proxy/iptables/proxier.go`
+//! `syncProxyRules`, 1.36.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::endpoints::{not_proxied, topology, traffic_policy};
+use super::select::{NodeTopology, Outcome, Selection, TrafficPolicy, select};
+use super::slices::{self, ENDPOINTS_PER_SLICE};
+use super::{RouteKind, ServicePortName, backends};
+use crate::model::cluster::{Cluster, ObjectKey};
+use crate::model::service::{AddressType, Service, ServicePort};
+use ipnet::IpNet;
+
+/// A service port as its node's proxy should have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedPort {
+    /// The key.
+    pub name: ServicePortName,
+    /// The family.
+    pub family: AddressType,
+    /// Endpoints of the whole cluster, as narrowed; empty when no traffic may go there.
+    pub cluster: Vec<SocketAddr>,
+    /// Endpoints of the node; empty when no traffic must stay there.
+    pub local: Vec<SocketAddr>,
+    /// Endpoints of the node among all that the rules hold: those that may ask the Service themselves (hairpin).
+    pub on_node: Vec<SocketAddr>,
+    /// Addresses by which it is asked.
+    pub frontends: Vec<ExpectedFrontend>,
+    /// Which traffic stays on the node.
+    pub policy: TrafficPolicy,
+    /// Seconds for which a client stays with an endpoint.
+    pub affinity: Option<u32>,
+    /// Who may come to a balancer's address; empty for all.
+    pub source_ranges: Vec<IpNet>,
+}
+
+/// An address by which a service port is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExpectedFrontend {
+    /// Which kind.
+    pub kind: RouteKind,
+    /// The key.
+    pub key: FrontendKey,
+    /// What happens to packets.
+    pub action: Action,
+}
+
+/// What packets are addressed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FrontendKey {
+    /// The address; `None` for any of the node's own.
+    pub address: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// The protocol.
+    pub protocol: crate::model::port::Protocol,
+}
+
+impl std::fmt::Display for FrontendKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{}", SocketAddr::new(address, self.port)),
+            None => write!(f, "node port {}", self.port),
+        }
+    }
+}
+
+/// What happens to packets of clients for whom the policy counts: all for a cluster IP, those outside for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Spread over the endpoints of the cluster.
+    Cluster,
+    /// Spread over the endpoints of the node.
+    Local,
+    /// Refused: nothing answers anywhere.
+    Refuse,
+    /// Dropped: something answers, but not here.
+    Drop,
+}
+
+impl ExpectedPort {
+    /// The endpoints to which an action leads.
+    #[must_use]
+    pub fn endpoints(&self, action: Action) -> &[SocketAddr] {
+        match action {
+            Action::Cluster => &self.cluster,
+            Action::Local => &self.local,
+            Action::Refuse | Action::Drop => &[],
+        }
+    }
+
+    /// True when the rules hold any endpoint.
+    #[must_use]
+    pub const fn has_endpoints(&self) -> bool {
+        !self.cluster.is_empty() || !self.local.is_empty()
+    }
+}
+
+/// What a node's proxy should have in one family, by service port.
+#[must_use]
+pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<ExpectedPort> {
+    let topology = topology(cluster, node);
+    let proxied = cluster.services.iter().filter(|(_, service)| not_proxied(service).is_none());
+    let mut ports: Vec<ExpectedPort> =
+        proxied.flat_map(|(key, service)| of_service(cluster, key, service, &topology, family)).collect();
+    ports.sort_by(|a, b| a.name.cmp(&b.name));
+    ports
+}
+
+fn of_service(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    service: &Service,
+    node: &NodeTopology,
+    family: AddressType,
+) -> Vec<ExpectedPort> {
+    let Some(cluster_ip) = service.cluster_ips.iter().find(|ip| AddressType::of(**ip) == family) else {
+        return Vec::new();
+    };
+    let slices = slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
+    let port = |port: &ServicePort| {
+        let (backends, _) = backends(&slices, port, family);
+        let policy = traffic_policy(service, port.node_port);
+        let selection = select(policy, &backends, node);
+        let here = |address: &&SocketAddr| {
+            backends.iter().any(|one| one.address == **address && one.node.as_deref() == Some(&*node.name))
+        };
+        ExpectedPort {
+            name: ServicePortName::new(key, port),
+            family,
+            on_node: selection.reachable.iter().filter(here).copied().collect(),
+            frontends: frontends(service, port, *cluster_ip, policy, &selection),
+            cluster: selection.cluster,
+            local: selection.local,
+            policy,
+            affinity: service.affinity,
+            source_ranges: service.source_ranges.clone(),
+        }
+    };
+    service.ports.iter().map(port).collect()
+}
+
+fn frontends(
+    service: &Service,
+    port: &ServicePort,
+    cluster_ip: IpAddr,
+    policy: TrafficPolicy,
+    selection: &Selection,
+) -> Vec<ExpectedFrontend> {
+    let action = |outcome: Outcome<'_>, local: bool| match outcome {
+        Outcome::Spread(_) if local => Action::Local,
+        Outcome::Spread(_) => Action::Cluster,
+        Outcome::Refused => Action::Refuse,
+        Outcome::Dropped => Action::Drop,
+    };
+    let internal = action(selection.internal(policy), policy.internal_local);
+    let external = action(selection.external(policy), policy.external_local);
+    let frontend = |kind, address, port_number, action| ExpectedFrontend {
+        kind,
+        key: FrontendKey { address, port: port_number, protocol: port.protocol },
+        action,
+    };
+    let same = |ip: &&IpAddr| ip.is_ipv4() == cluster_ip.is_ipv4();
+    let external_at = |kind: RouteKind| move |ip: &IpAddr| frontend(kind, Some(*ip), port.port, external);
+    let mut frontends = vec![frontend(RouteKind::ClusterIp, Some(cluster_ip), port.port, internal)];
+    frontends.extend(service.external_ips.iter().filter(same).map(external_at(RouteKind::ExternalIp)));
+    frontends.extend(service.load_balancer_ips.iter().filter(same).map(external_at(RouteKind::LoadBalancer)));
+    frontends.extend(port.node_port.map(|number| frontend(RouteKind::NodePort, None, number, external)));
+    frontends
+}

@@ -1,0 +1,40 @@
+//! kube-proxy's iptables mode: its rules written, read back and followed.
+
+pub mod dump;
+mod emit;
+mod read;
+
+pub use emit::{ProxyOptions, emit};
+pub use read::{Client, Followed, follow, read, read_shared};
+
+/// Names of a service port's chains.
+pub(crate) mod chain {
+    use std::net::SocketAddr;
+
+    use crate::service::{ServicePortName, names};
+
+    /// Spreads over the endpoints of the cluster.
+    pub(crate) fn cluster(port: &ServicePortName) -> String {
+        format!("KUBE-SVC-{}", names::iptables(port))
+    }
+
+    /// Spreads over the endpoints of the node.
+    pub(crate) fn local(port: &ServicePortName) -> String {
+        format!("KUBE-SVL-{}", names::iptables(port))
+    }
+
+    /// Takes what comes from outside.
+    pub(crate) fn external(port: &ServicePortName) -> String {
+        format!("KUBE-EXT-{}", names::iptables(port))
+    }
+
+    /// Lets only source ranges go on.
+    pub(crate) fn firewall(port: &ServicePortName) -> String {
+        format!("KUBE-FW-{}", names::iptables(port))
+    }
+
+    /// Translates to one endpoint.
+    pub(crate) fn endpoint(port: &ServicePortName, endpoint: SocketAddr) -> String {
+        format!("KUBE-SEP-{}", names::iptables_endpoint(port, endpoint))
+    }
+}

@@ -1,0 +1,180 @@
+//! The answer of `netlab service trace`: a packet followed through a proxy's rules, and what is not as it should be.
+//!
+//! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
+//! Services share was found; the symptom is that of the worst of its addresses.
+
+use serde::Serialize;
+
+use super::RouteKind;
+use super::expected::ExpectedPort;
+use super::fault::{Difference, Fault, Hop, Kind, Symptom};
+use super::iptables::dump::Dump;
+use super::iptables::{self, Client};
+
+/// What was found about Services on a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceTrace {
+    /// iptables or nftables.
+    pub proxy_mode: &'static str,
+    /// The version of the rules' shape, where there are several.
+    pub layout: Option<&'static str>,
+    /// The node whose proxy was compared.
+    pub node: String,
+    /// By service port and family.
+    pub ports: Vec<PortTrace>,
+    /// Faults in what all Services share.
+    pub shared: Vec<Fault>,
+}
+
+/// What was found about one service port.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortTrace {
+    /// `namespace/name`.
+    pub service: String,
+    /// The port's name; empty when it has none.
+    pub port: String,
+    /// TCP, UDP or SCTP.
+    pub protocol: &'static str,
+    /// IPv4 or IPv6.
+    pub family: &'static str,
+    /// Its cluster IP and port.
+    pub address: String,
+    /// ok or broken.
+    pub status: Status,
+    /// The walk of packets to the cluster IP.
+    pub hops: Vec<Hop>,
+    /// Objects that are not there.
+    pub missing: Vec<Fault>,
+    /// Objects that should not be there.
+    pub extra: Vec<Fault>,
+    /// Objects that say something else.
+    pub wrong: Vec<Fault>,
+    /// What clients of the worst address see.
+    pub symptom: Symptom,
+    /// Each address with what its clients see.
+    pub addresses: Vec<AddressTrace>,
+    /// When the proxy mends it by itself; null when nothing is broken.
+    pub heals: Option<&'static str>,
+}
+
+/// Whether a port is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Status {
+    /// It is.
+    Ok,
+    /// It is not.
+    Broken,
+}
+
+/// What clients of one address see.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressTrace {
+    /// Which kind.
+    pub to: RouteKind,
+    /// The address.
+    pub address: String,
+    /// What they see, beyond what they should: a Service without endpoints is refused, and that is right.
+    pub symptom: Symptom,
+    /// How the first packets are spread, by endpoint.
+    pub shares: Vec<(String, f64)>,
+}
+
+impl PortTrace {
+    /// All faults of the port.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.missing.iter().chain(&self.wrong).chain(&self.extra)
+    }
+}
+
+/// Compares the rules of iptables mode with what the ports should have.
+#[must_use]
+pub fn trace_iptables(dump: &Dump, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
+    let shared = iptables::read_shared(dump);
+    ServiceTrace {
+        proxy_mode: "iptables",
+        layout: None,
+        node: node.to_owned(),
+        ports: ports.iter().map(|port| trace_port(dump, port, &shared)).collect(),
+        shared,
+    }
+}
+
+fn trace_port(dump: &Dump, port: &ExpectedPort, shared: &[Fault]) -> PortTrace {
+    let mut addresses = Vec::new();
+    let mut hops = Vec::new();
+    let mut unread = Vec::new();
+    for frontend in &port.frontends {
+        let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
+        let followed = iptables::follow(dump, frontend.key, client);
+        let answering = port.endpoints(frontend.action);
+        let mut symptom = followed.shares.symptom(answering);
+        if answering.is_empty() {
+            symptom = expected_end(frontend.action, symptom);
+        }
+        unread.extend(followed.unread);
+        addresses.push(AddressTrace {
+            to: frontend.kind,
+            address: frontend.key.to_string(),
+            symptom,
+            shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
+        });
+        if frontend.kind == RouteKind::ClusterIp {
+            hops = followed.hops;
+        }
+    }
+    unread.sort_unstable();
+    unread.dedup();
+    let mut faults = iptables::read(dump, port);
+    faults.extend(unread.into_iter().map(|line| Fault {
+        difference: Difference::Wrong,
+        kind: Kind::Unread,
+        object: format!("line {line}"),
+        place: super::fault::Place { line: Some(line), ..Default::default() },
+        endpoint: None,
+        detail: "a rule with words that are not understood; it was taken to match nothing".to_owned(),
+    }));
+    let broken = !faults.is_empty() || !shared.is_empty();
+    let heals = faults.first().map(|_| {
+        if faults.iter().all(|fault| fault.place.table == "filter" || fault.place.chain == "KUBE-SERVICES") {
+            "at the proxy's next sync, when any Service or endpoint changes"
+        } else {
+            "when this Service next changes, or within 1 h (full sync; never with over 1000 endpoints)"
+        }
+    });
+    let of = |difference: Difference| -> Vec<Fault> {
+        faults.iter().filter(|fault| fault.difference == difference).cloned().collect()
+    };
+    let worst = addresses
+        .iter()
+        .map(|address| address.symptom)
+        .fold(Symptom::default(), |worst, one| if one.failing() > worst.failing() { one } else { worst });
+    PortTrace {
+        service: port.name.service.to_string(),
+        port: port.name.port.clone(),
+        protocol: port.name.protocol.as_str(),
+        family: port.family.as_str(),
+        address: addresses.first().map(|address| address.address.clone()).unwrap_or_default(),
+        status: if broken { Status::Broken } else { Status::Ok },
+        hops,
+        missing: of(Difference::Missing),
+        extra: of(Difference::Extra),
+        wrong: of(Difference::Wrong),
+        symptom: worst,
+        addresses,
+        heals,
+    }
+}
+
+/// A Service without endpoints should be refused, one without local endpoints dropped: that is no symptom.
+fn expected_end(action: super::expected::Action, found: Symptom) -> Symptom {
+    use super::expected::Action;
+    match action {
+        Action::Refuse => Symptom { refused_share: 0.0, ..found },
+        Action::Drop => Symptom { timeout_share: 0.0, ..found },
+        Action::Cluster | Action::Local => found,
+    }
+}
