@@ -19,18 +19,18 @@ use super::bpf_frames::{ethernet, fragment_header, tcp, udp, v4, v6_packet};
 use super::bpf_require::datapath;
 use super::bpf_world::{POD, Site, device, image, pod6, write};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a packet that must not arrive is waited for.
-const IMPATIENCE: Duration = Duration::from_millis(300);
+pub(crate) const IMPATIENCE: Duration = Duration::from_millis(300);
 
 /// A site whose pods reach each other through the node, and pod 0 under enforcement.
-struct Wire {
-    site: Site,
-    datapath: Datapath,
+pub(crate) struct Wire {
+    pub(crate) site: Site,
+    pub(crate) datapath: Datapath,
 }
 
 impl Wire {
-    fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(test: &str) -> Option<Self> {
         let datapath = datapath(test, &LoadOptions::LAB)?;
         let site = Site::new();
         let interface = site.interfaces;
@@ -42,13 +42,13 @@ impl Wire {
     }
 
     /// Puts pod 0 under enforcement.
-    fn attach(&self) -> Attached {
+    pub(crate) fn attach(&self) -> Attached {
         let attach = || self.datapath.attach("pod0");
         self.site.node.run(attach).expect("inside the node").expect("attached")
     }
 
     /// The first event that fits, among those that come in time.
-    fn event(&mut self, fits: impl Fn(&Event) -> bool) -> Event {
+    pub(crate) fn event(&mut self, fits: impl Fn(&Event) -> bool) -> Event {
         loop {
             match self.datapath.events().wait(PATIENCE).expect("events") {
                 Some(event) if fits(&event) => return event,
@@ -58,13 +58,13 @@ impl Wire {
         }
     }
 
-    fn listen(&self, pod: usize, port: u16) -> TcpListener {
+    pub(crate) fn listen(&self, pod: usize, port: u16) -> TcpListener {
         let address = SocketAddr::from((POD[pod], port));
         self.site.pods[pod].run(|| TcpListener::bind(address)).expect("inside the pod").expect("listener")
     }
 
     /// Sends a frame from a pod as it is.
-    fn send(&self, pod: usize, frame: &[u8]) {
+    pub(crate) fn send(&self, pod: usize, frame: &[u8]) {
         self.site.pods[pod].run(|| send_raw("eth0", frame)).expect("inside the pod").expect("sent");
     }
 }
@@ -125,13 +125,13 @@ fn route(site: &Site) {
 }
 
 /// Connects from a namespace to a pod.
-fn connect(from: &Netns, pod: usize, port: u16, patience: Duration) -> std::io::Result<TcpStream> {
+pub(crate) fn connect(from: &Netns, pod: usize, port: u16, patience: Duration) -> std::io::Result<TcpStream> {
     let address = SocketAddr::from((POD[pod], port));
     from.run(|| TcpStream::connect_timeout(&address, patience)).expect("inside the namespace")
 }
 
 /// Puts a frame on an interface of this thread's namespace.
-fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
+pub(crate) fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
     use std::os::fd::{FromRawFd, OwnedFd};
     let ifindex = nix::net::if_::if_nametoindex(interface)?;
     // SAFETY: no pointers; the result is checked before it is owned.
@@ -161,7 +161,7 @@ fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes a megabyte one way and back.
-fn exchange(client: &mut TcpStream, server: &mut TcpStream) {
+pub(crate) fn exchange(client: &mut TcpStream, server: &mut TcpStream) {
     for stream in [&*client, &*server] {
         stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("timeout");
@@ -285,7 +285,7 @@ fn a_connection_older_than_the_program_lives_on_and_none_is_forged() {
 }
 
 /// Ethernet addresses and the IPv4 checksum, for a frame that the node is to route.
-fn address_frame(frame: &mut [u8], pod: usize) {
+pub(crate) fn address_frame(frame: &mut [u8], pod: usize) {
     let number = u8::try_from(pod).expect("few pods");
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, number, 2, 0, 0, 0, 1, number]);
     if frame[12..14] == [8, 0] {

@@ -212,6 +212,20 @@ fn a_pod_without_policy_and_the_pod_itself_leave_no_trace() {
 }
 
 #[test]
+fn a_new_pod_with_the_address_of_another_inherits_nothing() {
+    Rig::run("corners_flows", |rig| {
+        assert!(rig.gets(&from_friend(6, &tcp(40_000, 5432, SYN))).allow);
+        assert!(rig.gets(&from_friend(17, &udp(40_000, 53))).allow);
+        let (answer, datagram) = (to_friend(6, &tcp(5432, 40_000, ACK)), to_friend(17, &udp(53, 40_000)));
+        assert_eq!((rig.sends(&answer), rig.sends(&datagram)), (flow(), flow()));
+        // The same interface, address and ruleset; another pod's number, which is never used again.
+        rig.replace(OWN);
+        let denied = rig.row(Egress, FRIENDS, port::REST);
+        assert_eq!((rig.sends(&answer), rig.sends(&datagram)), (denied, denied));
+    });
+}
+
+#[test]
 fn elements_recycled_under_the_reader_are_told_by_their_echo() {
     Rig::run("corners_flows", |rig| {
         let syn = from_friend(6, &tcp(40_000, 5432, SYN));

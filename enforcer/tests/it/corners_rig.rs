@@ -126,6 +126,12 @@ impl Rig {
         self.kernel.policy().devices.set_word(ifindex, word).expect("word");
     }
 
+    /// Puts another pod in the place of one.
+    pub(crate) fn replace(&mut self, pod: usize) {
+        self.records[pod].pod += 100;
+        self.kernel.policy().devices.set(self.interfaces[pod], &self.records[pod]).expect("device");
+    }
+
     /// Lets a pod send from any address.
     pub(crate) fn any_source(&mut self, pod: usize) {
         self.records[pod].flags = Device::ANY_SOURCE;
