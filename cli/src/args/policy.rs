@@ -176,6 +176,9 @@ pub(crate) struct Diff {
     /// Which changes make the exit code 1
     #[arg(long, value_name = "CHANGE", default_value = "any")]
     pub(crate) fail_on: FailOn,
+    /// Where links to files begin with `-o md`, as in `https://github.com/OWNER/NAME/blob/COMMIT`
+    #[arg(long, value_name = "URL")]
+    pub(crate) link_base: Option<String>,
     /// Whether addresses outside the cluster are compared
     #[arg(long, value_name = "WHEN", default_value = "on")]
     pub(crate) external: Switch,

@@ -131,36 +131,99 @@ fn kind(change: &Change) -> &'static str {
     }
 }
 
-/// A comment for a review: a heading and a table.
-pub(crate) fn markdown(diff: &ConnectionsDiff) -> String {
+/// More rows than these are folded away until somebody opens them.
+const OPEN_ROWS: usize = 20;
+
+/// A comment for a review: a heading with the counts, then what was added, removed and changed, each to be folded.
+/// Files are linked, below `base` if there is one.
+pub(crate) fn markdown(diff: &ConnectionsDiff, base: Option<&str>) -> String {
     let names = Names::new(&diff.peers);
     let mut text = format!("### netlab: {}\n", summary(diff).trim_end());
-    if diff.list.is_empty() {
-        return text;
-    }
-    text.push_str("\n| | from | to | before | after | because |\n|---|---|---|---|---|---|\n");
-    for (from, to, change) in rows(diff, &names) {
-        let because: Vec<String> = change
-            .because
-            .iter()
-            .map(|cause| {
-                let side = cause.direction.map(|side| format!("{side}: ")).unwrap_or_default();
-                let places: Vec<String> = places(cause).iter().map(|place| format!("`{place}`")).collect();
-                let places =
-                    if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
-                format!("{side}{}{places}", words(cause, change).replace('|', "\\|").replace('*', "\\*"))
-            })
-            .collect();
-        let _ = writeln!(
-            text,
-            "| {} | `{from}` | `{to}` | {} | {} | {} |",
-            kind(change),
-            change.before,
-            change.after,
-            because.join("<br>")
-        );
+    let rows = rows(diff, &names);
+    for (wanted, title) in [(Kind::Added, "added"), (Kind::Removed, "removed"), (Kind::Changed, "changed")] {
+        let rows: Vec<_> = rows.iter().filter(|(.., change)| change.kind() == wanted).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let open = if rows.len() <= OPEN_ROWS { " open" } else { "" };
+        let count = diff.count(wanted);
+        let pairs = if count == 1 { "pair" } else { "pairs" };
+        let _ = writeln!(text, "\n<details{open}><summary><b>{count} {pairs} {title}</b></summary>\n");
+        text.push_str("| from | to | before | after | because |\n|---|---|---|---|---|\n");
+        for (from, to, change) in rows {
+            let because: Vec<String> =
+                change.because.iter().map(|cause| cause_markdown(cause, change, base)).collect();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} |",
+                code(from),
+                code(to),
+                change.before,
+                change.after,
+                because.join("<br>")
+            );
+        }
+        text.push_str("\n</details>\n");
     }
     text
+}
+
+/// `ingress: NetworkPolicy shop/db … admits it ([policies/db.yaml:14](policies/db.yaml#L14))`.
+fn cause_markdown(cause: &Cause, change: &Change, base: Option<&str>) -> String {
+    let side = cause.direction.map(|side| format!("{side}: ")).unwrap_or_default();
+    let rule = cause.rule.iter().map(|rule| (rule.file.as_deref(), rule.line));
+    let policies = cause.policies.iter().map(|policy| (policy.file.as_deref(), policy.line));
+    let places: Vec<String> =
+        rule.chain(policies).filter_map(|(file, line)| link(file?, line, base)).collect();
+    let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+    format!("{side}{}{places}", plain(&words(cause, change)))
+}
+
+/// A link to a line. What came from standard input, or from a place that no reader has, is named alone.
+fn link(file: &str, line: Option<u32>, base: Option<&str>) -> Option<String> {
+    let place = place(Some(file), line)?;
+    let relative = file.trim_start_matches("./");
+    if file == "-" || relative.starts_with(['/', '.']) {
+        return Some(code(&place));
+    }
+    let mut target = base.map(|base| format!("{}/", base.trim_end_matches('/'))).unwrap_or_default();
+    for byte in relative.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
+                target.push(byte.into())
+            }
+            other => {
+                let _ = write!(target, "%{other:02X}");
+            }
+        }
+    }
+    let line = line.map(|line| format!("#L{line}")).unwrap_or_default();
+    Some(format!("[{}]({target}{line})", plain(&place)))
+}
+
+/// Text as code, whatever is in it.
+fn code(text: &str) -> String {
+    let fence = if text.contains('`') { "``" } else { "`" };
+    format!("{fence}{}{fence}", text.replace('|', "\\|").replace('\n', " "))
+}
+
+/// Text in which nothing is a sign of Markdown or HTML.
+fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '~' => {
+                shown.push('\\');
+                shown.push(c);
+            }
+            '<' => shown.push_str("&lt;"),
+            '>' => shown.push_str("&gt;"),
+            '&' => shown.push_str("&amp;"),
+            '\n' => shown.push(' '),
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Each pair, with its first cause's place.

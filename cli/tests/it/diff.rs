@@ -76,7 +76,20 @@ fn every_other_form_says_the_same() {
         "{markdown}"
     );
     assert!(
-        markdown.contains("\n| changed | `shop/web` | `shop/api` | TCP 8080,9090 | TCP 8080 | ingress: ")
+        markdown.contains(
+            "\n<details open><summary><b>1 pair changed</b></summary>\n\n\
+             | from | to | before | after | because |\n|---|---|---|---|---|\n\
+             | `shop/web` | `shop/api` | TCP 8080,9090 | TCP 8080 | ingress: "
+        ),
+        "{markdown}"
+    );
+    let link = "([examples/edit/old/policies.yaml:28](examples/edit/old/policies.yaml#L28))";
+    assert!(markdown.contains(link), "{markdown}");
+    assert_eq!(markdown.matches("<details").count(), markdown.matches("\n</details>\n").count());
+    let linked = change(&["-o", "md", "--link-base", "https://example.com/o/n/blob/1/"]).stdout;
+    assert!(
+        linked.contains("](https://example.com/o/n/blob/1/examples/edit/new/policies.yaml#L56)"),
+        "{linked}"
     );
     let csv = change(&["-o", "csv"]).stdout;
     assert_eq!(csv.lines().count(), 5);

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         _ if terminal.quiet && terminal.is_human() => terminal.text(&summary(&answer)),
         Format::Wide => terminal.text(&wide(&answer)),
         Format::Csv => terminal.whole(&csv(&answer)),
-        Format::Md => terminal.whole(&markdown(&answer)),
+        Format::Md => terminal.whole(&markdown(&answer, args.link_base.as_deref())),
         Format::Json | Format::Yaml => {
             terminal.data(&Envelope::new("ConnectionsDiff", &answer, not_examined))
         }
