@@ -18,7 +18,7 @@ const INGRESS_CONTROLLER: &str = "{ingress-controller}";
 
 /// An end as the peer tool writes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
+pub(crate) enum Side {
     Workload(String),
     /// First and last address.
     External(u32, u32),
@@ -33,7 +33,7 @@ impl Side {
     }
 }
 
-type Rows = Vec<(Side, Side, Allowed)>;
+pub(crate) type Rows = Vec<(Side, Side, Allowed)>;
 
 /// `All Connections`, or ranges of which one without a protocol continues the one before.
 fn allowed(text: &str) -> Allowed {
@@ -57,7 +57,7 @@ fn allowed(text: &str) -> Allowed {
     Allowed::from_ranges(ranges.collect::<Vec<_>>())
 }
 
-fn expected(case: &Path) -> Rows {
+pub(crate) fn expected(case: &Path) -> Rows {
     let file = ["txt", "json", "csv", "md"]
         .map(|format| case.join(format!("expected.{format}")))
         .into_iter()

@@ -3,6 +3,7 @@
 mod agreement;
 mod agreement_faults;
 mod agreement_manifests;
+mod attribution;
 mod catalog;
 mod cnp_conformance;
 mod connections_agreement;
