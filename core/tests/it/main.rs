@@ -18,6 +18,7 @@ mod input_faults;
 mod input_files;
 mod input_hostile;
 mod input_model;
+mod limits;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;

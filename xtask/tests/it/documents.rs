@@ -189,3 +189,62 @@ fn every_test_that_holds_an_invariant_exists() {
     none("tests that ARCHITECTURE.md names", &offenders);
     assert!(cited > 5, "ARCHITECTURE.md names only {cited} tests");
 }
+
+/// The names of a file's tests.
+fn tests_of(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut marked = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("fn ").filter(|_| marked) {
+            names.push(name.split('(').next().unwrap_or_default().to_owned());
+        }
+        // Other attributes may stand between.
+        marked = line == "#[test]" || marked && line.starts_with("#[");
+    }
+    names
+}
+
+#[test]
+fn every_corner_of_the_datapath_has_its_test() {
+    let known: BTreeSet<String> = rust().iter().flat_map(|(_, text)| tests_of(text)).collect();
+    let reasons = read("ebpf/src/reason.rs");
+    let mut tests = BTreeSet::new();
+    let mut offenders = Vec::new();
+    for (index, line) in
+        read("docs/datapath.md").lines().enumerate().filter(|(_, line)| line.starts_with("| "))
+    {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let cited = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        let last = cells.last().copied().unwrap_or_default();
+        if matches!(last, "test" | "held by") {
+            continue;
+        }
+        let names = cited(last);
+        if names.is_empty() {
+            offenders.push(format!("line {}: no test", index + 1));
+        }
+        for name in names {
+            let is_case = name.starts_with("core/tests/cases/");
+            if !(if is_case { root().join(&name).is_dir() } else { known.contains(&name) }) {
+                offenders.push(format!("line {}: no test `{name}`", index + 1));
+            }
+            tests.insert(name);
+        }
+        // Four columns: the third names reasons.
+        if let [_, _, said, _] = cells[..] {
+            offenders.extend(
+                cited(said)
+                    .into_iter()
+                    .filter(|reason| !reasons.contains(&format!("    {reason} = ")))
+                    .map(|reason| format!("line {}: no reason `{reason}`", index + 1)),
+            );
+        }
+    }
+    // And the other way: no test of a corner that the page does not tell of.
+    for (path, text) in rust().into_iter().filter(|(path, _)| path.contains("/tests/it/corners_")) {
+        let untold = tests_of(&text).into_iter().filter(|name| !tests.contains(name));
+        offenders.extend(untold.map(|name| format!("{path}: `{name}` is not in the page")));
+    }
+    none("docs/datapath.md names the test of each corner", &offenders);
+    assert!(tests.len() > 60, "docs/datapath.md names only {} tests", tests.len());
+}
