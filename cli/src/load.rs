@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use netlab_core::diagnostic::{Diagnostic, Severity};
+use netlab_core::diagnostic::{Diagnostic, Severity, code};
 use netlab_core::input::what_if::{NotThere, WhatIf};
 use netlab_core::input::{Budget, Document, Loaded, load_what_if};
 use netlab_core::model::source::Position;
@@ -54,6 +54,18 @@ pub(crate) fn read(
     globals: &Globals,
     terminal: &Terminal,
 ) -> Result<Input, Failure> {
+    let input = read_in_silence(paths, what_if, globals, terminal)?;
+    terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
+    Ok(input)
+}
+
+/// The same, for commands that show the findings themselves.
+pub(crate) fn read_in_silence(
+    paths: &[PathBuf],
+    what_if: &WhatIfArgs,
+    globals: &Globals,
+    terminal: &Terminal,
+) -> Result<Input, Failure> {
     let input = read_lenient(paths, what_if, globals, terminal)?;
     let errors = spoilt(&input.loaded.diagnostics);
     if errors > 0 && !globals.skip_invalid {
@@ -61,8 +73,21 @@ pub(crate) fn read(
             .hint("mend it, or leave it out with `--skip-invalid` (the answer is then incomplete, exit 3)")
             .about(input.loaded));
     }
-    terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
     Ok(input)
+}
+
+/// Shows the findings of an answer by workload. What leaves that answer open is an error, with which it is not
+/// complete: pods of one owner that policies tell apart, and, where one decides (`tied`), policies without an order.
+pub(crate) fn show_open(input: &mut Input, tied: bool, terminal: &Terminal) {
+    let opens = |finding: &Diagnostic| {
+        finding.code == code::OWNER_SPLIT || (tied && finding.code == code::TIED_POLICIES)
+    };
+    for finding in input.loaded.diagnostics.iter_mut().filter(|finding| opens(finding)) {
+        finding.severity = Severity::Error;
+        let object = finding.object.as_ref().map(ToString::to_string).unwrap_or_default();
+        input.not_examined.push(format!("what follows from this: {object} {}", finding.message));
+    }
+    terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
 }
 
 /// How many objects cannot be used, each counted once whatever is wrong with it.

@@ -1,6 +1,7 @@
 //! Tests of the command as users meet it: streams, exit codes, messages, printed examples.
 
 mod answers;
+mod bad_input;
 mod claims;
 mod connections;
 mod describe;

@@ -31,6 +31,7 @@ pub use workloads::workload_of;
 use self::allowed::Sets;
 use self::matrix::Matrix;
 use self::workloads::Workloads;
+use super::provenance::{PolicyRef, policy_ref};
 use super::query::{End, addresses};
 use super::ruleset::Rulesets;
 use crate::model::cluster::{Cluster, ObjectKey};
@@ -107,6 +108,9 @@ pub struct Connections {
     pub workload_pairs: usize,
     /// How many workloads have all of their pods isolated by `NetworkPolicy`, for ingress and for egress.
     pub isolated: [usize; 2],
+    /// Policies that the API does not order, each time that this decides what a pair may do: the list then has what
+    /// netlab's tables do, which deny.
+    pub ties: Vec<Vec<PolicyRef>>,
     sets: Vec<Allowed>,
     chosen: Chosen,
 }
@@ -206,7 +210,13 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
         };
         workloads.list.iter().filter(|workload| workload.profiles.iter().all(is_isolated)).count()
     });
-    Connections { peers, list, workload_pairs, isolated, sets: matrix.sets.list, chosen }
+    let policies = &rulesets.policies.list;
+    let ties = matrix
+        .ties
+        .iter()
+        .map(|tie| tie.iter().map(|index| policy_ref(&policies[*index as usize])).collect());
+    let ties = ties.collect();
+    Connections { peers, list, workload_pairs, isolated, ties, sets: matrix.sets.list, chosen }
 }
 
 /// Ingress and egress sets, by workload.

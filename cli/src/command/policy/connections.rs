@@ -36,7 +36,7 @@ struct WithNotes<'a> {
 
 /// Lists.
 pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut input = load::input(globals, terminal)?;
+    let mut input = load::read_in_silence(&globals.filename, &globals.what_if, globals, terminal)?;
     let mut notes = notes(args, &input.loaded.cluster);
     let reading = match args.host_network {
         HostNetworkArg::Pods => HostNetwork::AsPods,
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
+    load::show_open(&mut input, !answer.ties.is_empty(), terminal);
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {

@@ -3,7 +3,7 @@
 //! Invariant: each row of each table is decided once, for whole port classes; a pair of ends costs two look-ups
 //! and one remembered intersection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use netlab_ebpf::abi::Direction;
 
@@ -23,11 +23,19 @@ pub(super) struct Matrix<'a> {
     rows: HashMap<(u32, bool, u32), u32>,
     /// By (source, destination) profile.
     pairs: HashMap<(u32, u32), u32>,
+    /// Policies that the API does not order, where that decides what a row allows.
+    pub(super) ties: BTreeSet<Vec<u32>>,
 }
 
 impl<'a> Matrix<'a> {
     pub(super) fn new(rulesets: &'a Rulesets) -> Self {
-        Self { rulesets, sets: Sets::new(), rows: HashMap::new(), pairs: HashMap::new() }
+        Self {
+            rulesets,
+            sets: Sets::new(),
+            rows: HashMap::new(),
+            pairs: HashMap::new(),
+            ties: BTreeSet::new(),
+        }
     }
 
     /// What one side allows towards or from a class of addresses.
@@ -41,7 +49,7 @@ impl<'a> Matrix<'a> {
         if let Some(known) = self.rows.get(&key) {
             return *known;
         }
-        let set = self.sets.intern(decided(table, row));
+        let set = self.sets.intern(decided(table, row, &mut self.ties));
         self.rows.insert(key, set);
         set
     }
@@ -101,7 +109,7 @@ impl<'a> Matrix<'a> {
 }
 
 /// The ports that a row allows.
-fn decided(table: &Table, row: u32) -> Allowed {
+fn decided(table: &Table, row: u32, ties: &mut BTreeSet<Vec<u32>>) -> Allowed {
     let row = &table.rows[row as usize];
     let allowed = table
         .ports
@@ -109,7 +117,11 @@ fn decided(table: &Table, row: u32) -> Allowed {
         .iter()
         .enumerate()
         .filter(|(index, class)| {
-            !class.ranges.is_empty() && table.decide(row, *index).verdict == Verdict::Allow
+            let decision = table.decide(row, *index);
+            if !decision.tied.is_empty() && !class.ranges.is_empty() {
+                ties.insert(decision.tied);
+            }
+            !class.ranges.is_empty() && decision.verdict == Verdict::Allow
         })
         .flat_map(|(_, class)| &class.ranges)
         .map(|range| (range.protocol, PortRange { start: range.start, end: range.end }));
