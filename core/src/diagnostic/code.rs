@@ -131,6 +131,12 @@ pub const NAMESPACE_NAME_LABEL: &str = "NL0303";
 pub const SUBJECT_IS_NOBODY: &str = "NL0304";
 /// A selector that can never match.
 pub const SELECTOR_CONTRADICTS: &str = "NL0305";
+/// A block that holds pods of the cluster too.
+pub const BLOCK_HOLDS_PODS: &str = "NL0306";
+/// A block of Service addresses.
+pub const BLOCK_OF_SERVICES: &str = "NL0307";
+/// A selector that means pods on the host's network only.
+pub const HOST_NETWORK_ONLY: &str = "NL0308";
 /// A list of peers or ports that is written and empty.
 pub const LIST_EMPTY: &str = "NL0309";
 /// Rules of a direction that `policyTypes` does not name.
@@ -139,3 +145,41 @@ pub const RULES_INERT: &str = "NL0310";
 pub const EGRESS_NOT_ISOLATED: &str = "NL0311";
 /// A policy about egress that isolates for ingress too.
 pub const INGRESS_ISOLATED_TOO: &str = "NL0312";
+/// A Service's port where the pod's is meant.
+pub const SERVICE_PORT: &str = "NL0313";
+/// A port name that none of the destination pods has.
+pub const PORT_NAME_UNKNOWN: &str = "NL0314";
+/// A port name that the destination pods have for another protocol.
+pub const PORT_NAME_PROTOCOL: &str = "NL0315";
+/// An `endPort` that is its `port`.
+pub const END_PORT_EQUAL: &str = "NL0316";
+/// A rule that adds nothing to others.
+pub const RULE_REDUNDANT: &str = "NL0317";
+/// A rule that never takes effect, as others decide before it.
+pub const RULE_SHADOWED: &str = "NL0318";
+/// A policy that adds nothing to others.
+pub const POLICY_REDUNDANT: &str = "NL0319";
+/// A peer or port that adds nothing to others of its rule.
+pub const ELEMENT_REDUNDANT: &str = "NL0320";
+/// A policy that leaves everything as it would be without it.
+pub const POLICY_VACUOUS: &str = "NL0321";
+/// Egress isolation without a way to DNS.
+pub const DNS_BLOCKED: &str = "NL0322";
+/// A way to DNS over one of its two protocols.
+pub const DNS_ONE_PROTOCOL: &str = "NL0323";
+/// A way to DNS that misses the node's cache.
+pub const DNS_NODE_CACHE: &str = "NL0324";
+/// DNS servers that do not admit pods.
+pub const DNS_SERVER_CLOSED: &str = "NL0325";
+/// Policies whose open order decides verdicts.
+pub const TIE_CONFLICTS: &str = "NL0327";
+/// A v1alpha1 policy with longer lists than v1alpha2 takes.
+pub const TOO_LONG_FOR_V1ALPHA2: &str = "NL0328";
+/// A block that stands for pods.
+pub const BLOCK_FOR_PODS: &str = "NL0331";
+/// A selector that means pods on the host's network too.
+pub const HOST_NETWORK_TOO: &str = "NL0332";
+/// A range of ports.
+pub const END_PORT_SUPPORT: &str = "NL0333";
+/// A port name with several numbers.
+pub const PORT_NAME_NUMBERS: &str = "NL0334";

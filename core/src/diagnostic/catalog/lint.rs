@@ -29,10 +29,18 @@ macro_rules! about_api {
     };
 }
 
+mod addresses;
+mod dead_rules;
+mod dns;
 mod fields;
+mod portability;
+mod ports;
 mod selectors;
+mod tiers;
 
 /// All of them, by code.
 pub(super) fn pages() -> impl Iterator<Item = &'static Page> {
-    selectors::PAGES.iter().chain(&fields::PAGES)
+    let lints = selectors::PAGES.iter().chain(&addresses::PAGES).chain(&fields::PAGES).chain(&ports::PAGES);
+    let more = dead_rules::PAGES.iter().chain(&dns::PAGES).chain(&tiers::PAGES);
+    lints.chain(more).chain(&addresses::NOTES).chain(&portability::PAGES)
 }

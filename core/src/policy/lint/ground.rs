@@ -10,7 +10,7 @@ use netlab_ebpf::abi::Direction;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, Peer, PeerMatch, PodSelector, Policies, Policy, Rule};
 use crate::policy::groups::{Group, GroupIndex, Groups};
-use crate::policy::ruleset::Rulesets;
+use crate::policy::ruleset::{Rulesets, Table};
 
 /// Most names that a message lists.
 const MOST_NAMES: usize = 3;
@@ -22,6 +22,8 @@ pub(super) struct Ground<'a> {
     pub(super) rulesets: &'a Rulesets,
     groups: Groups<'a>,
     selected: BTreeMap<&'a PodSelector, Vec<GroupIndex>>,
+    /// The pods of each ruleset.
+    members: Vec<Vec<&'a ObjectKey>>,
 }
 
 /// Both directions, with the field that holds their rules and the one that holds their peers.
@@ -39,7 +41,11 @@ impl<'a> Ground<'a> {
         let all: BTreeSet<&PodSelector> =
             policies.list.iter().map(|policy| &policy.subject).chain(of_peers).collect();
         let selected = all.into_iter().map(|selector| (selector, groups.select(selector))).collect();
-        Self { cluster, policies, rulesets, groups, selected }
+        let mut members = vec![Vec::new(); rulesets.list.len()];
+        for (key, pod) in &rulesets.pods {
+            members[pod.ruleset as usize].push(key);
+        }
+        Self { cluster, policies, rulesets, groups, selected, members }
     }
 
     /// The groups that a selector of some policy selects, ascending.
@@ -77,6 +83,13 @@ impl<'a> Ground<'a> {
         groups: impl IntoIterator<Item = &'s GroupIndex>,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a Pod)> {
         self.pods(groups).filter(|(_, pod)| !pod.host_network && !pod.terminal)
+    }
+
+    /// The compiled tables of a direction, each with the pods that it is for.
+    pub(super) fn tables(&self, direction: Direction) -> impl Iterator<Item = (&'a Table, &[&'a ObjectKey])> {
+        let rulesets: &'a Rulesets = self.rulesets;
+        let list = rulesets.list.iter().zip(&self.members);
+        list.filter_map(move |(ruleset, pods)| Some((ruleset.table(direction)?, pods.as_slice())))
     }
 
     /// True when a namespace has pods in the input.

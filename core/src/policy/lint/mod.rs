@@ -8,13 +8,23 @@
 //! it is in [`Report::not_examined`]. It knows nothing of what the input already said about single fields
 //! ([`Finding::from`] takes that in).
 
+mod blocks;
+mod dead_rules;
+mod dns;
 mod finding;
 mod ground;
+mod host_network;
+mod implies;
 mod nearest;
 mod peers;
+mod ports;
 mod selectors;
+mod service_ports;
 mod suppression;
+mod tables;
+mod tiers;
 mod types;
+mod vacuous;
 
 pub use finding::{Count, Finding};
 pub use suppression::{Suppression, SuppressionError, suppress};
@@ -44,7 +54,19 @@ pub fn lint(cluster: &Cluster, policies: &Policies, known: Vec<Diagnostic>) -> R
     let compiled = compile_with(&running, policies, &Scope::Cluster, &Numbers::default(), &limits);
     let ground = Ground::new(cluster, policies, &compiled.rulesets);
     let mut findings = Vec::new();
-    for family in [types::find, selectors::find, peers::find] {
+    for family in [
+        types::find,
+        selectors::find,
+        peers::find,
+        blocks::find,
+        host_network::find,
+        ports::find,
+        service_ports::find,
+        dead_rules::find,
+        vacuous::find,
+        dns::find,
+        tiers::find,
+    ] {
         family(&ground, &mut findings);
     }
     findings.extend(known.into_iter().chain(compiled.diagnostics).filter(is_wanted).map(Finding::from));

@@ -20,6 +20,8 @@ pub(super) struct Near<T> {
     pub(super) what: T,
     /// What it has: `app=webb`, `app.kubernetes.io/name=web`, `no tier`.
     pub(super) has: String,
+    /// True when some requirement holds, or what fails is a slip of the pen.
+    pub(super) close: bool,
 }
 
 /// Finds it; `None` when there is nothing to choose from.
@@ -32,9 +34,10 @@ pub(super) fn nearest<'l, T>(
         let edits: usize = failing.iter().map(|requirement| distance(requirement, labels).0).sum();
         ((failing.len(), edits), what, labels)
     });
-    let (_, what, labels) = measured.min_by_key(|(measure, ..)| *measure)?;
+    let ((fails, edits), what, labels) = measured.min_by_key(|(measure, ..)| *measure)?;
     let has = failing(selector, labels).iter().map(|one| distance(one, labels).1).collect::<Vec<_>>();
-    Some(Near { what, has: has.join(", ") })
+    let close = fails < selector.requirements().len() || edits <= MOST_EDITS * fails;
+    Some(Near { what, has: has.join(", "), close })
 }
 
 /// The word of some that is nearest to one, if it is near.

@@ -24,6 +24,11 @@ pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// True when two neighbours look like one element that was torn apart.
+pub(super) fn are_halves(policy: &Policy, first: &Peer, second: &Peer) -> bool {
+    halves(policy, first, second).is_some()
+}
+
 /// The namespace half and the pod half, in either order.
 fn halves<'p>(
     policy: &Policy,

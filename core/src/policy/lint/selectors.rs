@@ -119,19 +119,30 @@ fn nobody(
     }
     let candidates = ground.groups().filter(|(_, group)| staffed.contains(group.namespace));
     let near = nearest(&selector.pods, candidates.map(|(index, group)| (index, group.labels)))?;
-    let labels = ground.group(near.what).labels;
-    let wants = list(&failing(&selector.pods, labels));
-    let who = super::ground::names(ground.pods([&near.what]));
     let place = match (&selector.namespaces, staffed.len()) {
         (NamespaceScope::Matching(scope), _) if scope.is_empty() => String::new(),
         (_, 1) => format!(" of {}", staffed.iter().next().copied().unwrap_or_default()),
         (_, number) => format!(" of those {number} namespaces"),
     };
+    let message = format!("no pod{place} has {}", selector.pods);
+    // Who looks in every namespace may mean one that is not in the input.
+    let everywhere = matches!(&selector.namespaces, NamespaceScope::Matching(scope) if scope.is_empty());
+    if everywhere && !near.close {
+        return Some(Nobody {
+            code: code::PEER_IS_NOBODY,
+            severity: Severity::Note,
+            path: pods_path.clone(),
+            message: format!("{message} in the input"),
+            hint: "add its workloads to the input, or is the label right?".to_owned(),
+        });
+    }
+    let wants = list(&failing(&selector.pods, ground.group(near.what).labels));
+    let who = super::ground::names(ground.pods([&near.what]));
     Some(Nobody {
         code: code::PEER_IS_NOBODY,
         severity: Severity::Warning,
         path: pods_path.clone(),
-        message: format!("no pod{place} has {}", selector.pods),
+        message,
         hint: format!("nearest is {who}: it has {} where {wants} is wanted", near.has),
     })
 }

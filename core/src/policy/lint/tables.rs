@@ -1,0 +1,60 @@
+//! Questions to compiled tables about single ports and classes of addresses.
+
+use netlab_ebpf::abi::Direction;
+
+use crate::model::port::{PortRange, Protocol};
+use crate::policy::change::{PortClass, Verdict};
+use crate::policy::classes::ClassIndex;
+use crate::policy::connections::Allowed;
+use crate::policy::ruleset::Table;
+
+/// What a table says of a port towards, or from, addresses of a class.
+pub(super) fn verdict(table: &Table, class: ClassIndex, protocol: Protocol, port: u16) -> Verdict {
+    let row = &table.rows[table.row(class) as usize];
+    port_class(table, protocol, port).map_or(Verdict::Deny, |index| table.decide(row, index).verdict)
+}
+
+/// True when some row of a table, so somebody, is allowed a port.
+pub(super) fn allows_somebody(table: &Table, protocol: Protocol, port: u16) -> bool {
+    port_class(table, protocol, port)
+        .is_some_and(|index| table.rows.iter().any(|row| table.decide(row, index).verdict == Verdict::Allow))
+}
+
+/// True when a table allows anything to anybody.
+pub(super) fn allows_anything(table: &Table) -> bool {
+    let classes = 0..table.ports.list.len();
+    table
+        .rows
+        .iter()
+        .any(|row| classes.clone().any(|index| table.decide(row, index).verdict == Verdict::Allow))
+}
+
+/// The port class of a port; classes cover every port.
+fn port_class(table: &Table, protocol: Protocol, port: u16) -> Option<usize> {
+    let holds = |class: &PortClass| {
+        class
+            .ranges
+            .iter()
+            .any(|range| range.protocol == protocol && range.start <= port && port <= range.end)
+    };
+    table.ports.list.iter().position(holds)
+}
+
+/// The ports of port classes in words.
+pub(super) fn ports<'c>(classes: impl IntoIterator<Item = &'c PortClass>) -> String {
+    let mut only_portless = true;
+    let ranges = classes.into_iter().flat_map(|class| &class.ranges).map(|range| {
+        only_portless = false;
+        (range.protocol, PortRange { start: range.start, end: range.end })
+    });
+    let set = Allowed::from_ranges(ranges);
+    if only_portless { "ICMP and others without ports".to_owned() } else { format!("ports {set}") }
+}
+
+/// `ingress` or `egress`.
+pub(super) const fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "ingress",
+        Direction::Egress => "egress",
+    }
+}
