@@ -101,7 +101,9 @@ pub struct Device {
     /// The pod's number, never reused; part of every flow key. 0 when the device is not claimed.
     pub pod: u32,
     /// See [`Device::ANY_SOURCE`].
-    pub flags: u32,
+    pub flags: u16,
+    /// Where `LAST_DROP` keeps the pod's last drops, see [`last_drop_index`]. 0 when it has no place of its own.
+    pub drops: u16,
     /// The pod's IPv4 address in network order, or zero.
     pub ipv4: [u8; 4],
     /// The id of the pod's network namespace as seen from the node's (`IFLA_LINK_NETNSID`), or -1.
@@ -112,7 +114,7 @@ pub struct Device {
 
 impl Device {
     /// The pod may send from addresses that are not its own (an opt-out: it can then pose as any peer).
-    pub const ANY_SOURCE: u32 = 1;
+    pub const ANY_SOURCE: u16 = 1;
 }
 
 /// Key of `CIDRS`, a longest-prefix map of the prefixes that rules name (and the two family roots).
@@ -427,6 +429,65 @@ pub struct Event {
     pub zero: [u8; 5],
 }
 
+/// Index in `LAST_DROP` of one hook of a pod, given the pod's [`Device::drops`]. The first two elements are shared by
+/// all interfaces without a place of their own.
+#[inline(always)]
+#[must_use]
+pub const fn last_drop_index(drops: u16, direction: Direction) -> u32 {
+    drops as u32 * 2 + matches!(direction, Direction::Egress) as u32
+}
+
+/// `LAST_DROP[last_drop_index]`, of which each CPU has its own: the last packet that it dropped at a hook.
+///
+/// Only its CPU writes it, and a reader may copy it meanwhile. So it is sealed: the copy of a half-written record
+/// does not have the [`seal`] that it bears.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct LastDrop {
+    /// The decision, as `EVENTS` has it; never with the packet's kernel address.
+    pub event: Event,
+    /// When: nanoseconds of `CLOCK_MONOTONIC_COARSE`, which moves once a tick of the kernel and costs nothing to read.
+    pub time: u64,
+    /// How many packets this CPU has dropped at this hook, with this one. 0: none yet.
+    pub number: u64,
+    /// [`seal`] over everything before.
+    pub seal: u64,
+    /// The hook's budget of reports, see [`crate::sampling`]. Not sealed: no reader needs it.
+    pub due: u64,
+}
+
+/// How many words of a [`LastDrop`] are sealed: all before its seal.
+pub const SEALED_WORDS: usize = (size_of::<LastDrop>() - 2 * size_of::<u64>()) / size_of::<u64>();
+
+/// The seal of a record of these words: a sum with a factor for each place, so that words of two records together
+/// do not give the seal of either.
+#[inline(always)]
+#[must_use]
+pub const fn seal(words: &[u64; SEALED_WORDS]) -> u64 {
+    // Odd and small enough to be an operand of one instruction.
+    const FACTORS: [u64; SEALED_WORDS] = [
+        0x3c6e_f36d,
+        0x1e37_79b9,
+        0x5be0_cd19,
+        0x1f83_d9ab,
+        0x510e_527f,
+        0x2b67_3a4d,
+        0x6a09_e667,
+        0x243f_6a89,
+        0x1319_8a2f,
+        0x0370_7345,
+        0x2409_3823,
+        0x299f_31d1,
+    ];
+    let mut sum = 0_u64;
+    let mut place = 0;
+    while place < SEALED_WORDS {
+        sum = sum.wrapping_add(words[place].wrapping_mul(FACTORS[place]));
+        place += 1;
+    }
+    sum
+}
+
 /// The IPv4 address inside a stored address.
 #[inline(always)]
 #[must_use]
@@ -490,7 +551,7 @@ pub const fn echo_address(address: &Address) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<Device>() == 8 + 4 + 4 + 4 + 4 + 16);
+    assert!(size_of::<Device>() == 8 + 4 + 2 + 2 + 4 + 4 + 16);
     assert!(size_of::<CidrKey>() == 4 + 16);
     assert!(size_of::<PeerValue>() == 4 + 4);
     assert!(size_of::<RulesetPorts>() == 4 + 4);
@@ -502,4 +563,5 @@ const _: () = {
     assert!(size_of::<FragmentKey>() == 4 + 4 + 16 + 16 + 1 + 1 + 2);
     assert!(size_of::<FragmentValue>() == 8 + 4 + 4);
     assert!(size_of::<Event>() == 8 + 8 + 4 * 4 + 32 + 2 * 3 + 5 + 5);
+    assert!(size_of::<LastDrop>() == size_of::<Event>() + 4 * 8);
 };

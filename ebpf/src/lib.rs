@@ -20,3 +20,4 @@ pub mod conntrack;
 pub mod judge;
 pub mod packet;
 pub mod reason;
+pub mod sampling;

@@ -220,6 +220,7 @@ mod tests {
             ("CONNTRACK6", 44, 24),
             ("FRAGMENTS", 44, 16),
             ("COUNTERS", 4, 8),
+            ("LAST_DROP", 4, 112),
             ("LOST", 4, 8),
         ] {
             let shape = maps.get(name).expect(name).shape;

@@ -121,6 +121,7 @@ impl Image {
             word: self.word(pod),
             pod: pod.id,
             flags: if pod.any_source { Device::ANY_SOURCE } else { 0 },
+            drops: 0,
             netns,
             ..Device::default()
         };

@@ -2,4 +2,5 @@
 
 mod judge;
 mod packet;
+mod sampling;
 mod tables;

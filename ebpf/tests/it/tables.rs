@@ -44,6 +44,7 @@ impl Host {
                 word: Word::new(1, true, true, 1),
                 pod: 9,
                 flags: 0,
+                drops: 0,
                 ipv4: POD,
                 netns: -1,
                 ipv6: POD6,

@@ -233,9 +233,9 @@ impl TcBackend {
         let devices = &loaded.datapath.policy().devices;
         for found in &found {
             if let Some(claim) = loaded.claims.get_mut(&found.ifindex) {
-                claim.device = found.device;
-                if devices.get(found.ifindex)? != Some(found.device) {
-                    devices.set(found.ifindex, &found.device)?;
+                claim.device = found.beside(claim);
+                if devices.get(found.ifindex)? != Some(claim.device) {
+                    devices.set(found.ifindex, &claim.device)?;
                 }
             }
         }

@@ -88,7 +88,7 @@ impl Counters {
 }
 
 /// CPUs that the kernel keeps a value for: those that could ever be there.
-fn possible_cpus() -> std::io::Result<usize> {
+pub(super) fn possible_cpus() -> std::io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<usize>().ok());
     last.map(|last| last + 1).ok_or_else(|| std::io::Error::other(format!("no CPU numbers in {text:?}")))

@@ -18,11 +18,13 @@ use netlab_ebpf::abi::{
 mod batch;
 mod counters;
 mod devices;
+mod last_drops;
 pub mod pod;
 mod table;
 
 pub use counters::Counters;
 pub use devices::Devices;
+pub use last_drops::{Dropped, LastDrops};
 pub use table::Table;
 
 /// How many elements each map can hold.
@@ -50,6 +52,8 @@ pub struct MapSizes {
     pub fragments: u32,
     /// Entry ids that are counted.
     pub counters: u32,
+    /// Hooks whose last dropped packet is remembered: two of each pod, and two for the pods beyond.
+    pub last_drops: u32,
     /// Bytes of the event ring: a power of two and a multiple of the page size.
     pub event_bytes: u32,
 }
@@ -68,6 +72,7 @@ impl MapSizes {
         conntrack6: 131_072,
         fragments: 8_192,
         counters: 262_144,
+        last_drops: 1_024,
         event_bytes: 1 << 20,
     };
 
@@ -84,6 +89,7 @@ impl MapSizes {
         conntrack6: 1_024,
         fragments: 256,
         counters: 16_384,
+        last_drops: 512,
         event_bytes: 1 << 18,
     };
 
@@ -101,6 +107,7 @@ impl MapSizes {
             "CONNTRACK6" => self.conntrack6,
             "FRAGMENTS" => self.fragments,
             "COUNTERS" => self.counters,
+            "LAST_DROP" => self.last_drops,
             "EVENTS" => self.event_bytes,
             _ => return None,
         })
@@ -183,6 +190,8 @@ pub struct StateMaps {
     pub fragments: Table<FragmentKey, FragmentValue>,
     /// Packets by entry.
     pub counters: Counters,
+    /// The last packet dropped at each hook.
+    pub last_drops: LastDrops,
     lost: Counters,
 }
 
@@ -193,6 +202,7 @@ impl StateMaps {
             conntrack6: Table::new("CONNTRACK6", fd(fds, "CONNTRACK6")?)?,
             fragments: Table::new("FRAGMENTS", fd(fds, "FRAGMENTS")?)?,
             counters: Counters::new("COUNTERS", fd(fds, "COUNTERS")?)?,
+            last_drops: LastDrops::new(fd(fds, "LAST_DROP")?)?,
             lost: Counters::new("LOST", fd(fds, "LOST")?)?,
         })
     }
@@ -202,7 +212,8 @@ impl StateMaps {
         self.lost.get(0)
     }
 
-    /// Allowed new flows that were not recorded because only some are.
+    /// Decisions that were not reported because only some are: allowed new flows, and denied packets beyond the
+    /// budget of their hook ([`netlab_ebpf::sampling`]).
     pub fn sampled_out_events(&self) -> Result<u64, MapError> {
         self.lost.get(1)
     }

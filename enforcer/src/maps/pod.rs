@@ -3,8 +3,8 @@
 //! The only place that says so, and one of the few with `unsafe`: everything else reads and writes typed values.
 
 use netlab_ebpf::abi::{
-    CidrKey, Device, Event, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey,
-    PolicyValue, RulesetPorts,
+    CidrKey, Device, Event, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, LastDrop, PeerValue,
+    PolicyKey, PolicyValue, RulesetPorts,
 };
 
 /// A type whose values are their bytes.
@@ -37,6 +37,7 @@ pod!(
     FlowKey,
     FragmentKey,
     FragmentValue,
+    LastDrop,
     PeerValue,
     PolicyKey,
     PolicyValue,

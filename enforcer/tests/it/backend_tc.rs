@@ -1,5 +1,7 @@
 //! What only the tc backend does: maps that are read back byte for byte, programs that are put back.
 
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::change::Change;
 use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::backend::tc::TcBackend;
@@ -114,4 +116,32 @@ fn numbers_that_are_never_reused_do_not_exhaust_the_kernels_arrays() {
     let change = place.site.change(101, vec![open(901), open(902), db_isolated(903)], 901, 903);
     let error = place.backend.apply(&change).expect_err("no room");
     assert!(error.message.contains("RULESETS"), "{error}");
+}
+
+/// What a pod's hook dropped last outlives a change of policy, and goes with the pod.
+#[test]
+fn the_last_drop_of_a_pod_outlives_changes_and_not_the_pod() {
+    let Some(mut place) = Enforced::tc() else { return };
+    place.apply(1, vec![open(1), db_isolated(2)], 1, 2);
+    let _listener = listen(place.site.pod("db"), DB[0], 81);
+    assert_silent(connect(place.site.pod("web"), DB[0], 81));
+    let interface = place.site.lab.host_interface(&ObjectKey::new("shop", "db")).expect("link").index;
+    let last = |place: &Enforced<TcBackend>| {
+        let datapath = place.backend.datapath();
+        let device = datapath.policy().devices.get(interface).expect("readable").expect("an element");
+        assert_ne!(device.drops, 0, "a place of its own");
+        let last = datapath.state().last_drops.get(device.drops, interface, Direction::Ingress);
+        last.expect("readable")
+            .first()
+            .map(|last| (last.event.destination_port, last.event.word.generation()))
+    };
+    assert_eq!(last(&place), Some((81, 1)));
+    place.apply(2, vec![open(1), db_isolated(2)], 1, 2);
+    assert_eq!(last(&place), Some((81, 1)));
+    let all = place.site.change(3, vec![open(1), db_isolated(2)], 1, 2);
+    let mut without = all.clone();
+    without.pods.retain(|pod| pod.name == "web");
+    place.backend.apply(&without).expect("applied");
+    place.backend.apply(&Change { generation: 4, ..all }).expect("applied");
+    assert_eq!(last(&place), None);
 }

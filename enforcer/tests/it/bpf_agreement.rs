@@ -45,7 +45,7 @@ impl<'a> Pair<'a> {
     }
 
     /// Another generation and other flags for a pod, on both sides.
-    pub(crate) fn change(&mut self, pod: usize, generation: u32, flags: u32) {
+    pub(crate) fn change(&mut self, pod: usize, generation: u32, flags: u16) {
         let record = Device { flags, ..device(pod, generation, -1) };
         self.kernel.policy().devices.set(self.interfaces[pod], &record).expect("device");
         self.host.set_device(self.interfaces[pod], record);

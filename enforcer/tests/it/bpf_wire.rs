@@ -31,7 +31,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(test: &str) -> Option<Self> {
-        let datapath = datapath(test, &LoadOptions::LAB)?;
+        Self::with(test, &LoadOptions::LAB)
+    }
+
+    pub(crate) fn with(test: &str, options: &LoadOptions) -> Option<Self> {
+        let datapath = datapath(test, options)?;
         let site = Site::new();
         let interface = site.interfaces;
         route(&site);
@@ -132,6 +136,11 @@ pub(crate) fn connect(from: &Netns, pod: usize, port: u16, patience: Duration) -
 
 /// Puts a frame on an interface of this thread's namespace.
 pub(crate) fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
+    flood(interface, &[frame.to_vec()], 1)
+}
+
+/// Puts frames on an interface of this thread's namespace, one after the other and from the beginning again.
+pub(crate) fn flood(interface: &str, frames: &[Vec<u8>], count: usize) -> std::io::Result<()> {
     use std::os::fd::{FromRawFd, OwnedFd};
     let ifindex = nix::net::if_::if_nametoindex(interface)?;
     // SAFETY: no pointers; the result is checked before it is owned.
@@ -146,18 +155,23 @@ pub(crate) fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
     address.sll_family = u16::try_from(libc::AF_PACKET).expect("a small constant");
     address.sll_ifindex = i32::try_from(ifindex).expect("a small number");
     let length = u32::try_from(size_of_val(&address)).expect("a small size");
-    // SAFETY: the frame and the address are as long as their lengths say and only read.
-    let sent = unsafe {
-        libc::sendto(
-            std::os::fd::AsRawFd::as_raw_fd(&fd),
-            frame.as_ptr().cast(),
-            frame.len(),
-            0,
-            (&raw const address).cast(),
-            length,
-        )
-    };
-    if usize::try_from(sent) == Ok(frame.len()) { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    for frame in frames.iter().cycle().take(count) {
+        // SAFETY: the frame and the address are as long as their lengths say and only read.
+        let sent = unsafe {
+            libc::sendto(
+                std::os::fd::AsRawFd::as_raw_fd(&fd),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+                (&raw const address).cast(),
+                length,
+            )
+        };
+        if usize::try_from(sent) != Ok(frame.len()) {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Writes a megabyte one way and back.

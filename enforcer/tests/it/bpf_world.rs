@@ -136,6 +136,7 @@ pub(crate) fn device(index: usize, generation: u32, netns: i32) -> Device {
         ),
         pod: 100 + number,
         flags: 0,
+        drops: 0,
         ipv4: POD[index].octets(),
         netns,
         ipv6: pod6(index).octets(),

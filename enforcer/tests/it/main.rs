@@ -9,6 +9,7 @@ mod backend_site;
 mod backend_tc;
 mod backend_traffic;
 mod bpf_agreement;
+mod bpf_drops;
 mod bpf_frames;
 mod bpf_load;
 mod bpf_require;

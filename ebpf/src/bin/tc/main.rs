@@ -26,7 +26,7 @@ mod programs {
     use netlab_ebpf::judge::{Hook, decide};
     use netlab_ebpf::reason::Reason;
 
-    use crate::report::{count, report, wanted};
+    use crate::report::{Report, count};
     use crate::skb::Skb;
     use crate::tables::{Maps, device, opaque, scratch};
 
@@ -58,10 +58,8 @@ mod programs {
         };
         decide(&skb, hook, device, word, &Maps(skb), scratch);
         let scratch = opaque(scratch);
-        count(scratch.decision.counted());
-        if wanted(&scratch.decision) {
-            report(skb, word, device.pod, scratch, direction);
-        }
+        let first = count(scratch.decision.counted());
+        Report { skb, direction, word, pod: device.pod, drops: device.drops, scratch, first }.tell();
         if scratch.decision.allow { TCX_NEXT } else { TCX_DROP }
     }
 

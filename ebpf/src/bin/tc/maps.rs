@@ -8,8 +8,8 @@ use aya_ebpf::bindings::{BPF_F_MMAPABLE, BPF_F_RDONLY_PROG};
 use aya_ebpf::btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use netlab_ebpf::abi::{
-    Address, Device, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
-    PortPage, RulesetPorts,
+    Address, Device, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, LastDrop, PeerValue, PolicyKey,
+    PolicyValue, PortPage, RulesetPorts,
 };
 use netlab_ebpf::judge::Scratch;
 
@@ -46,13 +46,16 @@ pub(crate) static COUNTERS: PerCpuArray<u64, 262_144> = PerCpuArray::new();
 pub(crate) static EVENTS: RingBuf<(), 1_048_576> = RingBuf::new();
 #[btf_map]
 pub(crate) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+/// The last packet dropped at each hook, by [`netlab_ebpf::abi::last_drop_index`].
+#[btf_map]
+pub(crate) static LAST_DROP: PerCpuArray<LastDrop, 1_024> = PerCpuArray::new();
 /// What `EVENTS` did not get: [`LOST_FULL`] and [`LOST_SAMPLED`].
 #[btf_map]
 pub(crate) static LOST: PerCpuArray<u64, 2> = PerCpuArray::new();
 
 /// Index in [`LOST`]: the ring was full.
 pub(crate) const LOST_FULL: u32 = 0;
-/// Index in [`LOST`]: an allowed new flow that was not the n-th.
+/// Index in [`LOST`]: an allowed new flow that was not the n-th, or a denied packet beyond its hook's budget.
 pub(crate) const LOST_SAMPLED: u32 = 1;
 
 /// The version of every layout: [`netlab_ebpf::abi::ABI_VERSION`], for the loader to compare.
@@ -64,6 +67,6 @@ pub(crate) static SECONDS_PER_JIFFY: Global<u64> = Global::new((1 << 32) / 250);
 /// 1 in a lab: events carry the packet's kernel address, and every decision but a flow's is reported.
 #[unsafe(no_mangle)]
 pub(crate) static LAB: Global<u32> = Global::new(0);
-/// Report one in so many allowed new flows; 0 for none. Denied packets are always reported.
+/// Report one in so many allowed new flows; 0 for none. Denied packets are reported within each hook's budget.
 #[unsafe(no_mangle)]
 pub(crate) static ALLOWED_EVENTS: Global<u32> = Global::new(0);

@@ -3,7 +3,7 @@
 //! Invariants: an interface is claimed only when its record is written, so a new pod never meets a program without its
 //! ruleset; it is let go before its record is blanked. Pinned or not is the links' business ([`crate::attach`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::policy::change::{Change, PodDevice};
 use netlab_core::policy::image::Image;
@@ -27,6 +27,11 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// Its record in place of a claim's: where its last drops are remembered stays.
+    pub(super) fn beside(&self, claim: &Claim) -> Device {
+        Device { drops: claim.device.drops, ..self.device }
+    }
+
     fn no_interface(pod: &PodDevice) -> EnforceError {
         EnforceError::NoInterface {
             pod: format!("{}/{}", pod.namespace, pod.name),
@@ -114,17 +119,24 @@ impl Loaded {
         if fresh.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let Self { datapath, pinned, steps, .. } = self;
+        let Self { datapath, pinned, steps, claims: former, .. } = self;
         let devices = &datapath.policy().devices;
+        let last_drops = &datapath.state().last_drops;
+        let taken: BTreeSet<u16> = former.values().map(|claim| claim.device.drops).collect();
+        // Pods beyond the places share one.
+        let mut places = last_drops.places().filter(|place| !taken.contains(place));
         let mut claims = BTreeMap::new();
         let mut hold = pinned.as_mut().map(|pinned| Hold { pins: &pinned.pins, spare: &mut pinned.spare });
         let claim_all = || {
             for found in &fresh {
-                devices.set(found.ifindex, &found.device)?;
+                let drops = places.next().unwrap_or_default();
+                last_drops.forget(drops)?;
+                let device = Device { drops, ..found.device };
+                devices.set(found.ifindex, &device)?;
                 steps.done(Step::Described);
                 let attached = Attached::claim(&found.pod.interface, datapath, hold.as_mut(), steps);
                 let attached = attached.map_err(|source| claim_error(found.pod, source))?;
-                claims.insert(found.ifindex, Claim { attached, device: found.device });
+                claims.insert(found.ifindex, Claim { attached, device });
             }
             Ok(())
         };
@@ -152,15 +164,16 @@ impl Loaded {
         let devices = &self.datapath.policy().devices;
         for found in found {
             let Some(claim) = self.claims.get_mut(&found.ifindex) else { continue };
-            let same_pod = Device { word: claim.device.word, ..found.device } == claim.device;
+            let device = found.beside(claim);
+            let same_pod = Device { word: claim.device.word, ..device } == claim.device;
             // A claimed number is within the map. Should the kernel refuse all the same, the pod is left with a word
             // that lets nothing pass, and the audit tells.
             let _ = if same_pod {
-                devices.set_word(found.ifindex, found.device.word)
+                devices.set_word(found.ifindex, device.word)
             } else {
-                devices.set(found.ifindex, &found.device)
+                devices.set(found.ifindex, &device)
             };
-            claim.device = found.device;
+            claim.device = device;
             self.steps.done(Step::Switched);
         }
     }
