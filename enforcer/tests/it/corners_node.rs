@@ -15,7 +15,7 @@ use netlab_node::Netns;
 use super::bpf_require::datapath;
 use super::bpf_wire::{IMPATIENCE, PATIENCE, Wire, connect, exchange};
 use super::bpf_world::{POD, Site, device, image, pod6, write};
-use super::corners_wire::whole;
+use super::corners_buffers::whole;
 
 /// The node's own address, on the pod's interface.
 const NODE_ADDRESS: [u8; 4] = [10, 0, 0, 254];

@@ -1,8 +1,8 @@
 //! Real packets, where the state of the kernel matters: tags that it takes off, sockets that a pod holds, tables under
-//! pressure, datagrams that travel in pieces, programs of others.
+//! pressure, programs of others.
 
 use std::io::{Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
 use netlab_ebpf::abi::{Direction, Event, PolicyValue};
 use netlab_ebpf::reason::Reason;
@@ -24,12 +24,12 @@ pub(crate) fn claim(wire: &Wire, pod: usize) -> Attached {
     wire.site.node.run(attach).expect("inside the node").expect("attached")
 }
 
-fn counted(wire: &Wire, reason: Reason) -> u64 {
+pub(crate) fn counted(wire: &Wire, reason: Reason) -> u64 {
     wire.datapath.state().counters.get(reason.entry()).expect("counter")
 }
 
 /// The reason and verdict of an event.
-fn told(event: &Event) -> (Reason, bool) {
+pub(crate) fn told(event: &Event) -> (Reason, bool) {
     (Reason::from_u8(event.reason).expect("a reason"), event.verdict == PolicyValue::ALLOW)
 }
 
@@ -180,46 +180,6 @@ fn a_flood_of_new_flows_costs_an_established_connection_nothing() {
     exchange(&mut server, &mut client);
     assert!(counted(&wire, Reason::Midflow) > before);
     assert!(remembered(&wire.datapath), "and it is remembered again");
-}
-
-/// Sends a datagram of five pieces, and one back. Again while nothing comes: the kernel takes a new IPv6 address for its
-/// own only a moment after it was given.
-pub(crate) fn whole(client: &UdpSocket, server: &UdpSocket, to: SocketAddr) {
-    let data: Vec<u8> = (0..6_000_u16).map(|index| index.to_be_bytes()[1]).collect();
-    let mut read = vec![0; 8_000];
-    for socket in [client, server] {
-        socket.set_read_timeout(Some(IMPATIENCE)).expect("timeout");
-    }
-    for _ in 0..20 {
-        client.send_to(&data, to).expect("sent");
-        let Ok((length, from)) = server.recv_from(&mut read) else { continue };
-        assert_eq!(read[..length], data);
-        server.send_to(&data, from).expect("sent");
-        if let Ok((length, _)) = client.recv_from(&mut read) {
-            assert_eq!(read[..length], data);
-            return;
-        }
-    }
-    panic!("no datagram came through whole to {to}");
-}
-
-#[test]
-fn datagrams_in_pieces_arrive_in_both_families() {
-    let Some(wire) = Wire::new("corners_wire") else { return };
-    let _attached = wire.attach();
-    let before = counted(&wire, Reason::Fragment);
-    for family in ["0.0.0.0:53", "[::]:53"] {
-        let bind = |pod: usize, address: &str| {
-            wire.site.pods[pod].run(|| UdpSocket::bind(address)).expect("inside the pod").expect("socket")
-        };
-        let (server, client) = (bind(0, family), bind(1, &family.replace("53", "0")));
-        let to: SocketAddr = if family.starts_with('[') { (pod6(0), 53).into() } else { (POD[0], 53).into() };
-        // The answer is as long: the DNS answer in pieces that others lost.
-        whole(&client, &server, to);
-    }
-    // Of four datagrams of five pieces each.
-    assert!(counted(&wire, Reason::Fragment) >= before + 4 * 3, "pieces that followed their first");
-    assert_eq!(counted(&wire, Reason::FragmentUnknown), 0);
 }
 
 #[test]

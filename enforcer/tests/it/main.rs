@@ -17,6 +17,7 @@ mod bpf_speed;
 mod bpf_wire;
 mod bpf_world;
 mod conformance;
+mod corners_buffers;
 mod corners_flows;
 mod corners_fragments;
 mod corners_fuzz;
