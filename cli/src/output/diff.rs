@@ -190,7 +190,7 @@ fn link(file: &str, line: Option<u32>, base: Option<&str>) -> Option<String> {
     for byte in relative.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
-                target.push(byte.into())
+                target.push(byte.into());
             }
             other => {
                 let _ = write!(target, "%{other:02X}");

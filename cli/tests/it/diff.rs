@@ -86,9 +86,9 @@ fn every_other_form_says_the_same() {
     let link = "([examples/edit/old/policies.yaml:28](examples/edit/old/policies.yaml#L28))";
     assert!(markdown.contains(link), "{markdown}");
     assert_eq!(markdown.matches("<details").count(), markdown.matches("\n</details>\n").count());
-    let linked = change(&["-o", "md", "--link-base", "https://example.com/o/n/blob/1/"]).stdout;
+    let linked = change(&["-o", "md", "--link-base", "https://github.com/o/n/blob/1/"]).stdout;
     assert!(
-        linked.contains("](https://example.com/o/n/blob/1/examples/edit/new/policies.yaml#L56)"),
+        linked.contains("](https://github.com/o/n/blob/1/examples/edit/new/policies.yaml#L56)"),
         "{linked}"
     );
     let csv = change(&["-o", "csv"]).stdout;
