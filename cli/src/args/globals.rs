@@ -66,6 +66,8 @@ pub(crate) enum Format {
     Md,
     /// A graph for Graphviz (`policy connections`)
     Dot,
+    /// A picture (`policy connections`)
+    Svg,
     /// A truth table (`policy connections`)
     Matrix,
     /// For code scanning (`policy lint`)
@@ -81,7 +83,14 @@ impl Format {
     pub(crate) const fn is_special(self) -> bool {
         matches!(
             self,
-            Self::Csv | Self::Md | Self::Dot | Self::Matrix | Self::Sarif | Self::Tap | Self::Junit
+            Self::Csv
+                | Self::Md
+                | Self::Dot
+                | Self::Svg
+                | Self::Matrix
+                | Self::Sarif
+                | Self::Tap
+                | Self::Junit
         )
     }
 }

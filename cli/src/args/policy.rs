@@ -62,8 +62,8 @@ pub(crate) enum Policy {
     /// For each pair of workloads the ports that the policies of both sides allow: TCP, UDP and SCTP. Pods are
     /// grouped by their controller, and a pair lists what some pod of one may open to some pod of the other.
     /// Addresses outside the cluster are peers too. In the table `*` stands for every workload and `shop/*` for
-    /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair, and `-o
-    /// matrix` is a truth table: `#` everything, `+` some ports, `.` nothing.
+    /// every one of a namespace; the last line sums up. `-o wide`, csv, md, dot, json and yaml list each pair, `-o svg`
+    /// is the table as a picture, and `-o matrix` a truth table: `#` everything, `+` some ports, `.` nothing.
     /// `-n` and `-l` choose pairs by either end; a Service in `--to` stands for the ports of the pods behind it.
     #[command(after_help = "Examples:
   netlab policy connections -f examples/shop --external off
@@ -72,6 +72,7 @@ pub(crate) enum Policy {
   netlab policy connections -f examples/shop -n monitoring -o csv
   netlab policy connections -f examples/shop --external off -o matrix
   netlab policy connections -f examples/shop --port 53/udp -o dot
+  netlab policy connections -f examples/shop --external off -o svg
   netlab policy connections -f examples/shop -o json")]
     Connections(Connections),
     /// Say what traffic one set of manifests allows and another does not, and which rule makes the difference

@@ -97,7 +97,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     let globals = &cli.globals;
     let formats = match &cli.command {
         Command::Policy(PolicyArgs { verb: Policy::Connections(_), .. }) => {
-            &[Format::Csv, Format::Md, Format::Dot, Format::Matrix][..]
+            &[Format::Csv, Format::Md, Format::Dot, Format::Svg, Format::Matrix][..]
         }
         Command::Policy(PolicyArgs { verb: Policy::Diff(_), .. }) => &[Format::Csv, Format::Md],
         Command::Policy(PolicyArgs { verb: Policy::Lint(_), .. }) => &[Format::Md, Format::Sarif],
@@ -106,8 +106,8 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
     };
     if globals.output.is_special() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
-            "this command has no such format: `-o csv` and `md` are of `policy connections` and `diff`, `dot` and \
-             `matrix` of the first alone, `md` and `sarif` of `policy lint`, `tap` and `junit` of `policy test`",
+            "this command has no such format: `-o csv` and `md` are of `policy connections` and `diff`, `dot`, `svg` \
+             and `matrix` of the first alone, `md` and `sarif` of `policy lint`, `tap` and `junit` of `policy test`",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }

@@ -1,6 +1,6 @@
 //! Connections for people, spreadsheets and graphs.
 //!
-//! Invariant: every form says the same pairs; only the table folds them. Names are as short as they can be without
+//! Invariant: every form says the same pairs; only the table and the picture fold them. Names are as short as they can be without
 //! two workloads sharing one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,8 +101,8 @@ fn cut(name: &str) -> String {
     format!("{} … +{}", text.trim_end_matches([',', '+', ' ']), words.count())
 }
 
-/// The folded table and the summary.
-pub(crate) fn table(connections: &Connections) -> String {
+/// The list in few rows: from, to, what is allowed.
+pub(super) fn folded(connections: &Connections) -> Vec<[String; 3]> {
     let mut names = Names::new(&connections.peers);
     let folded = connections.fold();
     let mut rows: Vec<_> = folded.rows().collect();
@@ -112,11 +112,20 @@ pub(crate) fn table(connections: &Connections) -> String {
     rows.sort_by_cached_key(|row| {
         (names.rank(row.from), names.rank(row.to), connections.allowed_by(row).clone())
     });
+    rows.iter()
+        .map(|row| [names.side(row.from), names.side(row.to), connections.allowed_by(row).to_string()])
+        .collect()
+}
+
+/// The folded table and the summary.
+pub(crate) fn table(connections: &Connections) -> String {
+    let rows = folded(connections);
     let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
-    for row in &rows {
-        table.row([names.side(row.from), names.side(row.to), connections.allowed_by(row).to_string()]);
+    let empty = rows.is_empty();
+    for row in rows {
+        table.row(row);
     }
-    with_summary(&table, rows.is_empty(), connections)
+    with_summary(&table, empty, connections)
 }
 
 /// Every pair, with the kinds of both ends, and the summary.

@@ -17,6 +17,7 @@ pub(crate) mod sarif;
 pub(crate) mod service;
 pub(crate) mod service_trace;
 pub(crate) mod style;
+pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod terminal;

@@ -189,3 +189,33 @@ fn a_port_leaves_the_others_out() {
     assert_eq!(shop(&["--port", "5432", "-o", "csv"]).stdout.lines().count(), 2);
     assert_eq!(shop(&["--port", "http"]).code, Some(2));
 }
+
+#[test]
+fn the_picture_needs_nothing_else_and_escapes_every_name() {
+    let run = shop(&["-o", "svg"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.stdout, shop(&["-o", "svg"]).stdout);
+    let svg = &run.stdout;
+    assert!(
+        svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" ") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    for foreign in ["href", "<script", "url(http", "@import"] {
+        assert!(!svg.contains(foreign), "{foreign}");
+    }
+    // A row of the table is a label between two ends, each on a line of its own.
+    for text in ["monitoring/scraper", "shop/api", "TCP 9090", "shop/*", "TCP 53, UDP 53"] {
+        assert!(svg.contains(&format!(">{text}</text>")), "{text}: {svg}");
+    }
+    let labels = svg.matches("<rect class=\"a\"").count();
+    assert_eq!(labels, shop(&[]).stdout.lines().count() - 2);
+    let odd = "apiVersion: v1\nkind: Pod\nmetadata: {name: '<b>&\"', namespace: x}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: c, namespace: x}\n";
+    let svg =
+        netlab_reading(odd, &["policy", "connections", "-f", "-", "-o", "svg", "--skip-invalid"]).stdout;
+    assert!(svg.contains("x/&lt;b&gt;&amp;&quot;") && !svg.contains("<b>"), "{svg}");
+    let none = netlab_reading(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n",
+        &["policy", "connections", "-f", "-", "-o", "svg"],
+    );
+    assert!(none.stdout.ends_with("</svg>\n"), "{}{}", none.stdout, none.stderr);
+}

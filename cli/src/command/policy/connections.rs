@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::load;
 use crate::output::connections::{csv, dot, markdown, summary, table, wide};
 use crate::output::matrix::matrix;
+use crate::output::svg::svg;
 use crate::output::terminal::Terminal;
 use crate::question::compile;
 
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         Format::Csv => terminal.whole(&csv(&answer)),
         Format::Md => terminal.whole(&markdown(&answer)),
         Format::Dot => terminal.whole(&dot(&answer)),
+        Format::Svg => terminal.whole(&svg(&answer)),
         Format::Json | Format::Yaml => {
             let with_notes = WithNotes { answer: &answer, notes };
             terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
