@@ -54,6 +54,8 @@ pub(super) struct Classes {
     of_selector: Vec<Vec<ClassIndex>>,
     of_nodes: Vec<Vec<ClassIndex>>,
     of_prefix: Vec<Vec<ClassIndex>>,
+    /// Every number that a port name of an egress rule stands for on some pod.
+    numbers: BTreeMap<NameKey, BTreeSet<u16>>,
 }
 
 impl Classes {
@@ -68,49 +70,34 @@ impl Classes {
     ) -> Self {
         let prefixes = Prefixes::new(blocks.iter().copied());
         let content = pod_contents(groups, selectors, egress_names);
-        let mut pods: Vec<(IpAddr, GroupIndex)> = Vec::new();
-        for (index, group) in groups.list.iter().enumerate() {
-            for member in &group.members {
-                let (_, pod) = groups.pods[*member as usize];
-                pods.extend(pod.addresses.iter().map(|address| (*address, number(index))));
-            }
-        }
-        pods.sort_unstable();
-        // Two policed pods with one address cannot both be right; the input says so, the first by name stands.
-        pods.dedup_by_key(|(address, _)| *address);
-        let mut owners: BTreeMap<IpAddr, Owner> = pods
-            .into_iter()
-            .map(|(address, group)| (address, (Some(content.of_group[group as usize]), Vec::new())))
-            .collect();
-        for (index, selector) in node_selectors.iter().enumerate() {
-            for node in cluster.nodes.values().filter(|node| selector.matches(&node.labels)) {
-                for address in &node.addresses {
-                    let (_, nodes) = owners.entry(*address).or_default();
-                    if nodes.last() != Some(&number(index)) {
-                        nodes.push(number(index));
-                    }
-                }
-            }
-        }
-        let sorted: Vec<IpAddr> = owners.keys().copied().collect();
+        let (owners, node_sets) = owners(cluster, groups, &content, node_selectors);
+        let sorted: Vec<IpAddr> = owners.iter().map(|(address, _)| *address).collect();
         let keys: Vec<(PrefixIndex, Owner)> =
-            prefixes.longest(&sorted).into_iter().zip(owners.into_values()).collect();
+            prefixes.longest(&sorted).into_iter().zip(owners.into_iter().map(|(_, owner)| owner)).collect();
 
         let mut contents: Vec<ClassContent> = (0..number(prefixes.list.len()))
             .map(|prefix| ClassContent { prefix, pod: None, nodes: Vec::new() })
             .collect();
-        let mut interned: HashMap<&(PrefixIndex, Owner), ClassIndex> = HashMap::new();
-        let distinct: BTreeSet<&(PrefixIndex, Owner)> = keys.iter().collect();
-        for key in distinct {
-            let (prefix, (pod, nodes)) = key;
-            interned.insert(key, number(contents.len()));
-            let pod = pod.map(|pod| content.list[pod as usize].clone());
-            contents.push(ClassContent { prefix: *prefix, pod, nodes: nodes.clone() });
-        }
-        let addresses = sorted.into_iter().zip(keys.iter().map(|key| interned[key])).collect();
+        let mut distinct = keys.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let first = contents.len();
+        contents.extend(distinct.iter().map(|(prefix, (pod, nodes))| ClassContent {
+            prefix: *prefix,
+            pod: pod.map(|pod| content.list[pod as usize].clone()),
+            nodes: node_sets[*nodes as usize].clone(),
+        }));
+        // Every key is in the list that was made of them.
+        let class_of = |key| first + distinct.binary_search(key).unwrap_or_default();
+        let addresses = sorted.into_iter().zip(keys.iter().map(|key| number(class_of(key)))).collect();
 
         let mut of_selector = vec![Vec::new(); selectors.len()];
         let mut of_nodes = vec![Vec::new(); node_selectors.len()];
+        let mut numbers: BTreeMap<NameKey, BTreeSet<u16>> = BTreeMap::new();
+        let present: BTreeSet<u32> = distinct.iter().filter_map(|(_, (pod, _))| *pod).collect();
+        for (name, ports) in present.into_iter().flat_map(|pod| &content.list[pod as usize].names) {
+            numbers.entry(name.clone()).or_default().extend(ports);
+        }
         let mut of_prefix = vec![Vec::new(); prefixes.list.len()];
         for (index, class) in contents.iter().enumerate() {
             of_prefix[class.prefix as usize].push(number(index));
@@ -121,7 +108,7 @@ impl Classes {
                 of_nodes[*selector as usize].push(number(index));
             }
         }
-        Self { prefixes, list: contents, addresses, of_selector, of_nodes, of_prefix }
+        Self { prefixes, list: contents, addresses, of_selector, of_nodes, of_prefix, numbers }
     }
 
     /// The classes that a peer selector matches.
@@ -143,6 +130,11 @@ impl Classes {
             .collect()
     }
 
+    /// Every number that a port name of an egress rule stands for on some pod, ascending.
+    pub(super) fn numbers_of(&self, name: &NameKey) -> impl Iterator<Item = u16> + '_ {
+        self.numbers.get(name).into_iter().flatten().copied()
+    }
+
     /// The class of any address.
     pub(super) fn of_address(&self, address: IpAddr) -> ClassIndex {
         match self.addresses.binary_search_by_key(&address, |(address, _)| *address) {
@@ -153,8 +145,56 @@ impl Classes {
     }
 }
 
-/// Whose an address is: the content of its pod, and the node selectors that match its node.
-type Owner = (Option<u32>, Vec<u32>);
+/// Whose an address is: the content of its pod, and which set of node selectors matches its node. Both by rank, so
+/// that owners are ordered as what they stand for.
+type Owner = (Option<u32>, u32);
+
+/// Every address with an owner, sorted, and the sets of node selectors; the first is the empty one.
+fn owners(
+    cluster: &Cluster,
+    groups: &Groups<'_>,
+    content: &PodContents,
+    node_selectors: &[&Selector],
+) -> (Vec<(IpAddr, Owner)>, Vec<Vec<u32>>) {
+    let mut pods: Vec<(IpAddr, u32, GroupIndex)> = Vec::with_capacity(groups.pods.len());
+    for (index, group) in groups.list.iter().enumerate() {
+        for member in &group.members {
+            let (_, pod) = groups.pods[*member as usize];
+            pods.extend(pod.addresses.iter().map(|address| (*address, *member, number(index))));
+        }
+    }
+    pods.sort_unstable();
+    // Two policed pods with one address cannot both be right; the input says so, the first by name stands.
+    pods.dedup_by_key(|(address, ..)| *address);
+    let mut owners: Vec<(IpAddr, Owner)> = pods
+        .into_iter()
+        .map(|(address, _, group)| (address, (Some(content.of_group[group as usize]), 0)))
+        .collect();
+
+    let mut of_nodes: BTreeMap<IpAddr, Vec<u32>> = BTreeMap::new();
+    for (index, selector) in node_selectors.iter().enumerate() {
+        for node in cluster.nodes.values().filter(|node| selector.matches(&node.labels)) {
+            for address in &node.addresses {
+                let nodes = of_nodes.entry(*address).or_default();
+                if nodes.last() != Some(&number(index)) {
+                    nodes.push(number(index));
+                }
+            }
+        }
+    }
+    let distinct: BTreeSet<Vec<u32>> = of_nodes.values().cloned().chain([Vec::new()]).collect();
+    let sets: Vec<Vec<u32>> = distinct.into_iter().collect();
+    let of_pods = owners.len();
+    for (address, nodes) in of_nodes {
+        let set = number(sets.binary_search(&nodes).unwrap_or_default());
+        match owners[..of_pods].binary_search_by_key(&address, |(address, _)| *address) {
+            Ok(index) => owners[index].1.1 = set,
+            Err(_) => owners.push((address, (None, set))),
+        }
+    }
+    owners.sort_unstable();
+    (owners, sets)
+}
 
 /// The distinct pod contents, and which one each group has.
 struct PodContents {

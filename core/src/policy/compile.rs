@@ -97,24 +97,20 @@ fn build(cluster: &Cluster, policies: &Arc<Policies>, scope: &Scope, mut numbers
     }
     tables.sort_unstable_by_key(|(first, ..)| *first);
 
-    let mut pods = BTreeMap::new();
+    let mut members: Vec<(u32, u32)> = Vec::new();
     for (group, ruleset) in &ruleset_of_group {
-        for member in &groups.list[*group as usize].members {
-            let (key, pod) = groups.pods[*member as usize];
-            if !scope.contains(key, pod) {
-                continue;
-            }
-            let identity = format!("{key} {}", pod.source.uid.as_deref().unwrap_or_default());
-            pods.insert(
-                key.clone(),
-                CompiledPod {
-                    id: numbers.pod(identity),
-                    addresses: pod.addresses.clone(),
-                    ruleset: *ruleset,
-                },
-            );
-        }
+        members.extend(groups.list[*group as usize].members.iter().map(|member| (*member, *ruleset)));
     }
+    members.sort_unstable();
+    let in_scope = members.into_iter().map(|(member, ruleset)| (groups.pods[member as usize], ruleset));
+    let pods = in_scope
+        .filter(|((key, pod), _)| scope.contains(key, pod))
+        .map(|((key, pod), ruleset)| {
+            let identity = format!("{key} {}", pod.source.uid.as_deref().unwrap_or_default());
+            let id = numbers.pod(identity);
+            (key.clone(), CompiledPod { id, addresses: pod.addresses.clone(), ruleset })
+        })
+        .collect();
     Rulesets { policies: Arc::clone(policies), classes, class_numbers, list, pods, tables, numbers }
 }
 
@@ -157,20 +153,17 @@ struct Subjects {
 
 impl Subjects {
     fn new(groups: &Groups<'_>, policies: &Policies, in_scope: &[GroupIndex]) -> Self {
-        let mut selecting: HashMap<GroupIndex, Vec<u32>> =
-            in_scope.iter().map(|group| (*group, Vec::new())).collect();
+        let mut selecting: Vec<Vec<u32>> = vec![Vec::new(); groups.list.len()];
         for (index, policy) in policies.list.iter().enumerate() {
             for group in groups.select(&policy.subject) {
-                if let Some(policies) = selecting.get_mut(&group) {
-                    policies.push(number(index));
-                }
+                selecting[group as usize].push(number(index));
             }
         }
         let mut active = [BTreeSet::new(), BTreeSet::new()];
         let mut classes: BTreeMap<SubjectKey, Vec<GroupIndex>> = BTreeMap::new();
         for group in in_scope {
             let acting = |direction| -> Vec<u32> {
-                selecting[group]
+                selecting[*group as usize]
                     .iter()
                     .copied()
                     .filter(|index| rules(&policies.list[*index as usize], direction).is_some())
@@ -365,14 +358,10 @@ impl TableBuilder<'_> {
                 atoms.insert((protocol, range));
             }
         }
-        // Only an egress table has names that peers resolve; the others need no look at every class.
-        let classes = if peer_names.is_empty() { &[][..] } else { &self.classes.list[..] };
-        let of_peers = classes
-            .iter()
-            .filter_map(|class| class.pod.as_ref())
-            .flat_map(|pod| &pod.names)
-            .filter(|(name, _)| peer_names.binary_search(name).is_ok());
-        for ((_, protocol), ports) in of_peers.chain(own_names) {
+        for name in peer_names {
+            atoms.extend(self.classes.numbers_of(name).map(|port| (name.1, PortRange::single(port))));
+        }
+        for ((_, protocol), ports) in own_names {
             atoms.extend(ports.iter().map(|port| (*protocol, PortRange::single(*port))));
         }
         atoms.into_iter().collect()
@@ -382,8 +371,9 @@ impl TableBuilder<'_> {
     /// its classes from the part where it is to that part's successor. The cost is the sum of the pairs' sizes.
     fn fill_rows(&self, table: &mut Table, sources: &[(u32, u32, &Rule)], names: &[NameKey], atoms: &[Atom]) {
         let mut everywhere: Vec<(u32, Option<u32>)> = Vec::new();
-        let mut parts: Vec<Vec<(u32, Option<u32>)>> = vec![Vec::new()];
+        let mut parts: Vec<Part> = vec![Part::default()];
         let mut part_of: Vec<u32> = vec![0; self.classes.list.len()];
+        let mut moved: Vec<ClassIndex> = Vec::new();
         for (index, (_, _, rule)) in sources.iter().enumerate() {
             let Some(peers) = &rule.peers else {
                 everywhere.push((number(index), None));
@@ -405,20 +395,26 @@ impl TableBuilder<'_> {
                     }
                 };
                 let pair = (number(index), Some(number(position)));
-                let mut successor: HashMap<u32, u32> = HashMap::new();
+                let mut successor: Vec<Option<u32>> = vec![None; parts.len()];
                 for class in classes {
                     let part = &mut part_of[*class as usize];
-                    *part = *successor.entry(*part).or_insert_with(|| {
-                        let mut matches = parts[*part as usize].clone();
-                        matches.push(pair);
-                        parts.push(matches);
+                    if *part == 0 {
+                        moved.push(*class);
+                    }
+                    *part = *successor[*part as usize].get_or_insert_with(|| {
+                        parts.push(Part { before: *part, pair });
                         number(parts.len() - 1)
                     });
                 }
             }
         }
-        let rows = RowBuilder { table, everywhere, parts, names };
-        rows.finish(&part_of, |class, name| self.resolved(class, name, names, atoms));
+        let rows = RowBuilder { table, everywhere, parts };
+        if rows.depend_on_every_class() {
+            moved = (0..number(self.classes.list.len())).collect();
+        }
+        moved.sort_unstable();
+        let moved = moved.into_iter().map(|class| (class, part_of[class as usize]));
+        rows.finish(moved, |class, name| self.resolved(class, name, names, atoms));
     }
 
     /// The atoms of the numbers behind one of the table's names, on the pods of a class.
@@ -439,20 +435,38 @@ impl TableBuilder<'_> {
     fn digest(&self, table: &Table) -> String {
         let mut digest = DigestBuilder::default();
         digest.number(table.direction as u32);
+        digest.number(number(table.acting.len()));
         for policy in &table.acting {
             digest.field(self.policies.list[*policy as usize].id.to_string());
         }
+        digest.number(number(table.rules.len()));
         for rule in &table.rules {
             digest.field(self.policies.list[rule.policy as usize].id.to_string());
             digest.number(rule.rule);
             digest.field(format!("{:?} {:?} {:?}", rule.tier, rule.priority, rule.action));
             digest.field(format!("{:?}", rule.ports));
         }
+        digest.number(number(table.ports.list.len()));
         for class in &table.ports.list {
-            digest.field(format!("{class:?}"));
+            digest.number(class.class.into());
+            digest.number(number(class.ranges.len()));
+            for range in &class.ranges {
+                digest.number(range.protocol.number().into());
+                digest.number(u32::from(range.start) << 16 | u32::from(range.end));
+            }
         }
+        digest.number(number(table.rows.len()));
         for row in &table.rows {
-            digest.field(format!("{row:?}"));
+            digest.number(number(row.matches.len()));
+            for (rule, peer) in &row.matches {
+                digest.number(*rule);
+                digest.number(peer.map_or(0, |peer| peer + 1));
+            }
+            digest.number(number(row.names.len()));
+            for (name, atoms) in &row.names {
+                digest.number(*name);
+                digest.numbers(atoms);
+            }
         }
         // Classes of the default row are left out: a class that appears later adds rows and changes none.
         let mut members: Vec<(u32, u32)> =
@@ -466,51 +480,88 @@ impl TableBuilder<'_> {
     }
 }
 
+/// A set of classes that the same (rule, peer) pairs match: those of the part before it, and one more. The first part
+/// has none.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    before: u32,
+    pair: (u32, Option<u32>),
+}
+
+/// The atoms of the numbers behind each of a row's names.
+type ResolvedNames = Vec<(u32, Vec<u32>)>;
+
+/// What the rows of a part have in common.
+struct PartRow {
+    matches: Vec<(u32, Option<u32>)>,
+    /// The names that its rules use, ascending.
+    names: Vec<u32>,
+    /// Its row by what the names stand for.
+    rows: HashMap<ResolvedNames, u32>,
+}
+
 /// Turns the parts of a partition into the rows of a table.
 struct RowBuilder<'a> {
     table: &'a mut Table,
     everywhere: Vec<(u32, Option<u32>)>,
-    parts: Vec<Vec<(u32, Option<u32>)>>,
-    names: &'a [NameKey],
+    parts: Vec<Part>,
 }
 
 impl RowBuilder<'_> {
-    /// Numbers the rows in the order of their first class; row 0 is what no peer of the table names.
-    fn finish(self, part_of: &[u32], resolve: impl Fn(ClassIndex, u32) -> Option<(u32, Vec<u32>)>) {
-        let default = Row { matches: self.everywhere.clone(), names: Vec::new() };
-        let mut interned: HashMap<Row, u32> = HashMap::from([(default.clone(), 0)]);
-        self.table.rows.push(default);
-        // Without port names the row of a part is the same for all of its classes.
-        let mut row_of_part: HashMap<u32, u32> = HashMap::new();
-        if self.names.is_empty() {
-            row_of_part.insert(0, 0);
-        }
-        for (class, part) in part_of.iter().enumerate() {
-            let class = number(class);
-            let position = if let Some(position) = row_of_part.get(part) {
+    /// True when a rule without peers uses a name: what it stands for differs even among classes that no peer names.
+    fn depend_on_every_class(&self) -> bool {
+        !self.names_used(&self.everywhere).is_empty()
+    }
+
+    /// Numbers the rows in the order of their first class; row 0 is what no peer of the table names. `classes` are
+    /// ascending, with their parts; those left out have that row.
+    fn finish(
+        self,
+        classes: impl Iterator<Item = (ClassIndex, u32)>,
+        resolve: impl Fn(ClassIndex, u32) -> Option<(u32, Vec<u32>)>,
+    ) {
+        let mut rows = vec![Row { matches: self.everywhere.clone(), names: Vec::new() }];
+        let mut row_of = Vec::new();
+        // No two parts match alike, so a row is a part and what its names stand for.
+        let mut known: Vec<Option<PartRow>> = Vec::new();
+        known.resize_with(self.parts.len(), || None);
+        for (class, part) in classes {
+            let of_part = known[part as usize].get_or_insert_with(|| self.part_row(part));
+            let names: ResolvedNames =
+                of_part.names.iter().filter_map(|name| resolve(class, *name)).collect();
+            let position = if let Some(position) = of_part.rows.get(&names) {
                 *position
             } else {
-                let row = self.row(*part, |name| resolve(class, name));
-                let next = number(self.table.rows.len());
-                let position = *interned.entry(row.clone()).or_insert(next);
-                if position == next {
-                    self.table.rows.push(row);
-                }
-                if self.names.is_empty() {
-                    row_of_part.insert(*part, position);
-                }
+                let position = number(rows.len());
+                rows.push(Row { matches: of_part.matches.clone(), names: names.clone() });
+                of_part.rows.insert(names, position);
                 position
             };
             if position != 0 {
-                self.table.row_of.push((class, position));
+                row_of.push((class, position));
             }
         }
+        self.table.rows = rows;
+        self.table.row_of = row_of;
     }
 
-    fn row(&self, part: u32, resolve: impl Fn(u32) -> Option<(u32, Vec<u32>)>) -> Row {
+    fn part_row(&self, part: u32) -> PartRow {
         let mut matches = self.everywhere.clone();
-        matches.extend(&self.parts[part as usize]);
+        let mut next = part;
+        while next != 0 {
+            let Part { before, pair } = self.parts[next as usize];
+            matches.push(pair);
+            next = before;
+        }
         matches.sort_unstable();
+        let names = self.names_used(&matches);
+        // Classes that no peer names, and on whose pods no name stands for anything, have the default row.
+        let rows = if part == 0 { HashMap::from([(Vec::new(), 0)]) } else { HashMap::new() };
+        PartRow { matches, names, rows }
+    }
+
+    /// The names that the rules of some matches use, ascending.
+    fn names_used(&self, matches: &[(u32, Option<u32>)]) -> Vec<u32> {
         let used: BTreeSet<u32> = matches
             .iter()
             .flat_map(|(rule, _)| self.table.rules[*rule as usize].ports.iter().flatten())
@@ -519,7 +570,7 @@ impl RowBuilder<'_> {
                 TablePort::Atoms(_) => None,
             })
             .collect();
-        Row { matches, names: used.into_iter().filter_map(resolve).collect() }
+        used.into_iter().collect()
     }
 }
 

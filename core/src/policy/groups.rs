@@ -4,7 +4,8 @@
 //! whose names some rule uses. [`Groups::new`] holds the pods that policies can select (see `Pod::is_policed`),
 //! [`Groups::of_all`] every other pod too. Groups are ordered by their first pod, so the order depends on names alone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use crate::model::cluster::{Cluster, ContainerPort, Labels, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, PodSelector};
@@ -29,8 +30,7 @@ pub(super) struct Group<'a> {
 pub(super) struct Groups<'a> {
     pub(super) pods: Vec<(&'a ObjectKey, &'a Pod)>,
     pub(super) list: Vec<Group<'a>>,
-    cluster: &'a Cluster,
-    by_namespace: BTreeMap<&'a str, Vec<GroupIndex>>,
+    namespaces: Namespaces<'a>,
     by_label: HashMap<(&'a str, &'a str), Vec<GroupIndex>>,
 }
 
@@ -49,6 +49,7 @@ impl<'a> Groups<'a> {
         let pods: Vec<_> = cluster.pods.iter().filter(|(_, pod)| takes(pod)).collect();
         let mut list: Vec<Group<'a>> = Vec::new();
         let mut known: HashMap<(&str, &Labels, Vec<&ContainerPort>), GroupIndex> = HashMap::new();
+        let mut last = 0;
         for (index, (key, pod)) in pods.iter().enumerate() {
             let mut named: Vec<_> = pod
                 .ports
@@ -57,9 +58,17 @@ impl<'a> Groups<'a> {
                 .collect();
             named.sort();
             named.dedup();
+            // The pods of a workload stand together: most are like the one before them.
+            let like_last = |group: &&mut Group<'_>| {
+                group.namespace == key.namespace && group.named_ports == named && *group.labels == pod.labels
+            };
+            if let Some(group) = list.get_mut(last as usize).filter(like_last) {
+                group.members.push(number(index));
+                continue;
+            }
             let next = number(list.len());
-            let group = *known.entry((&key.namespace, &pod.labels, named.clone())).or_insert(next);
-            if group == next {
+            last = *known.entry((&key.namespace, &pod.labels, named.clone())).or_insert(next);
+            if last == next {
                 list.push(Group {
                     namespace: &key.namespace,
                     labels: &pod.labels,
@@ -67,64 +76,112 @@ impl<'a> Groups<'a> {
                     members: Vec::new(),
                 });
             }
-            list[group as usize].members.push(number(index));
+            list[last as usize].members.push(number(index));
         }
-        let mut by_namespace: BTreeMap<&str, Vec<GroupIndex>> = BTreeMap::new();
         let mut by_label: HashMap<(&str, &str), Vec<GroupIndex>> = HashMap::new();
         for (index, group) in list.iter().enumerate() {
-            by_namespace.entry(group.namespace).or_default().push(number(index));
             for (key, value) in group.labels {
                 by_label.entry((key, value)).or_default().push(number(index));
             }
         }
-        Self { pods, list, cluster, by_namespace, by_label }
+        let namespaces = Namespaces::new(cluster, &list);
+        Self { pods, list, namespaces, by_label }
     }
 
     /// The groups that a selector selects, ascending.
     pub(super) fn select(&self, selector: &PodSelector) -> Vec<GroupIndex> {
-        let namespaces: BTreeSet<&str> = match &selector.namespaces {
-            NamespaceScope::Own(name) => BTreeSet::from([name.as_str()]),
-            NamespaceScope::Matching(labels) => self
-                .cluster
-                .namespaces
-                .iter()
-                .filter(|(_, namespace)| labels.matches(&namespace.labels))
-                .map(|(name, _)| name.as_str())
-                .collect(),
-        };
-        let in_namespaces =
-            || namespaces.iter().filter_map(|name| self.by_namespace.get(name)).flatten().copied();
-        let by_namespace = in_namespaces().count();
+        let inside = self.namespaces.select(&selector.namespaces);
+        let in_namespaces: usize = inside.iter().map(|namespace| namespace.groups.len()).sum();
         let narrowest = selector
             .pods
             .requirements()
             .iter()
-            .filter_map(|requirement| self.candidates(requirement))
-            .min_by_key(Vec::len)
-            .filter(|candidates| candidates.len() < by_namespace);
-        let candidates = narrowest.unwrap_or_else(|| in_namespaces().collect());
-        let mut selected: Vec<_> = candidates
-            .into_iter()
-            .filter(|index| {
-                let group = &self.list[*index as usize];
-                namespaces.contains(group.namespace) && selector.pods.matches(group.labels)
+            .filter_map(|requirement| named_values(requirement))
+            .map(|(key, values)| {
+                let groups = values.iter().filter_map(move |value| self.by_label.get(&(key, value.as_str())));
+                (groups.clone().map(Vec::len).sum::<usize>(), groups)
             })
+            .min_by_key(|(count, _)| *count)
+            .filter(|(count, _)| *count < in_namespaces);
+        let matches = |index: &GroupIndex| selector.pods.matches(self.list[*index as usize].labels);
+        let Some((_, candidates)) = narrowest else {
+            return inside.iter().flat_map(|namespace| namespace.groups.clone()).filter(matches).collect();
+        };
+        let mut selected: Vec<_> = candidates
+            .flatten()
+            .copied()
+            .filter(|index| {
+                let after = inside.partition_point(|namespace| namespace.groups.end <= *index);
+                inside.get(after).is_some_and(|namespace| namespace.groups.contains(index))
+            })
+            .filter(matches)
             .collect();
         selected.sort_unstable();
         selected
     }
+}
 
-    /// The groups with one of a requirement's values; `None` when the requirement names no values to look up.
-    fn candidates(&self, requirement: &Requirement) -> Option<Vec<GroupIndex>> {
-        let Operator::In(values) = &requirement.operator else { return None };
-        Some(
-            values
-                .iter()
-                .filter_map(|value| self.by_label.get(&(requirement.key.as_str(), value.as_str())))
-                .flatten()
-                .copied()
-                .collect(),
-        )
+/// The values that a requirement looks up, with their key; `None` when it names none.
+fn named_values(requirement: &Requirement) -> Option<(&str, &BTreeSet<String>)> {
+    match &requirement.operator {
+        Operator::In(values) => Some((requirement.key.as_str(), values)),
+        _ => None,
+    }
+}
+
+/// A namespace and the groups in it: they stand together, because pods are in order of namespace.
+#[derive(Debug)]
+struct Place<'a> {
+    name: &'a str,
+    /// `None` for a namespace that the cluster does not have: no selector matches it.
+    labels: Option<&'a Labels>,
+    groups: Range<GroupIndex>,
+}
+
+/// The namespaces with groups, by name, and a way to find them by label.
+#[derive(Debug)]
+struct Namespaces<'a> {
+    list: Vec<Place<'a>>,
+    by_label: HashMap<(&'a str, &'a str), Vec<u32>>,
+}
+
+impl<'a> Namespaces<'a> {
+    fn new(cluster: &'a Cluster, groups: &[Group<'a>]) -> Self {
+        let mut list: Vec<Place<'a>> = Vec::new();
+        for (index, group) in (0..).zip(groups) {
+            match list.last_mut() {
+                Some(place) if place.name == group.namespace => place.groups.end = index + 1,
+                _ => list.push(Place {
+                    name: group.namespace,
+                    labels: cluster.namespaces.get(group.namespace).map(|namespace| &namespace.labels),
+                    groups: index..index + 1,
+                }),
+            }
+        }
+        let mut by_label: HashMap<(&str, &str), Vec<u32>> = HashMap::new();
+        for (index, place) in list.iter().enumerate() {
+            for (key, value) in place.labels.into_iter().flatten() {
+                by_label.entry((key, value)).or_default().push(number(index));
+            }
+        }
+        Self { list, by_label }
+    }
+
+    /// The namespaces of a scope that have groups, by name.
+    fn select(&self, scope: &NamespaceScope) -> Vec<&Place<'a>> {
+        let selector = match scope {
+            NamespaceScope::Own(name) => {
+                let found = self.list.binary_search_by_key(&name.as_str(), |place| place.name);
+                return found.ok().map(|index| &self.list[index]).into_iter().collect();
+            }
+            NamespaceScope::Matching(selector) => selector,
+        };
+        let matches = |place: &&Place<'_>| place.labels.is_some_and(|labels| selector.matches(labels));
+        let one_value =
+            selector.requirements().iter().filter_map(named_values).find(|(_, values)| values.len() == 1);
+        let Some((key, values)) = one_value else { return self.list.iter().filter(matches).collect() };
+        let candidates = values.first().and_then(|value| self.by_label.get(&(key, value.as_str())));
+        candidates.into_iter().flatten().map(|index| &self.list[*index as usize]).filter(matches).collect()
     }
 }
 

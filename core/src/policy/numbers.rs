@@ -86,14 +86,18 @@ impl DigestBuilder {
         self.0.update(number.to_le_bytes());
     }
 
-    pub(super) fn finish(self) -> Digest {
-        use std::fmt::Write as _;
-        let bytes = self.0.finalize();
-        let mut hex = String::with_capacity(32);
-        for byte in bytes.iter().take(16) {
-            // Writing into a String cannot fail.
-            let _ = write!(hex, "{byte:02x}");
+    /// A list, with its length.
+    pub(super) fn numbers(&mut self, numbers: &[u32]) {
+        self.number(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
+        for number in numbers {
+            self.number(*number);
         }
-        hex
+    }
+
+    pub(super) fn finish(self) -> Digest {
+        const HEX: [u8; 16] = *b"0123456789abcdef";
+        let bytes = self.0.finalize();
+        let digits = bytes.iter().take(16).flat_map(|byte| [byte >> 4, byte & 15]);
+        digits.map(|digit| char::from(HEX[usize::from(digit)])).collect()
     }
 }

@@ -62,11 +62,20 @@ impl Prefixes {
     pub(super) fn inside(&self, block: &AddressBlock) -> Vec<PrefixIndex> {
         let cidr = block.cidr.trunc();
         let start = self.list.partition_point(|prefix| *prefix < cidr);
+        // Of exceptions that hold each other the outer one says it all; the others are apart, so only the last one
+        // that is not behind a prefix can hold it.
+        let mut except: Vec<IpNet> = block.except.iter().map(IpNet::trunc).collect();
+        except.sort_unstable();
+        except.dedup_by(|inner, outer| outer.contains(&*inner));
+        let excepted = |prefix: &IpNet| {
+            let behind = except.partition_point(|except| except <= prefix);
+            behind.checked_sub(1).is_some_and(|last| except[last].contains(prefix))
+        };
         self.list[start..]
             .iter()
             .take_while(|prefix| cidr.contains(*prefix))
             .enumerate()
-            .filter(|(_, prefix)| !block.except.iter().any(|except| except.trunc().contains(*prefix)))
+            .filter(|(_, prefix)| !excepted(prefix))
             .map(|(index, _)| number(start + index))
             .collect()
     }

@@ -170,8 +170,10 @@ impl Table {
 
     fn export(&self, class_numbers: &[u32]) -> DirectionTable {
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); self.rows.len()];
-        for (class, class_number) in class_numbers.iter().enumerate() {
-            members[self.row(number(class)) as usize].push(*class_number);
+        let mut named = self.row_of.iter().peekable();
+        for (class, class_number) in (0..).zip(class_numbers) {
+            let row = named.next_if(|(named, _)| *named == class).map_or(0, |(_, row)| *row);
+            members[row as usize].push(*class_number);
         }
         let rows = self
             .rows

@@ -83,15 +83,15 @@ impl Scale {
         let mut policies = Policies::default();
         for index in 0..self.namespaces() {
             let WireObjects { namespaces, pods, network_policies, .. } = self.namespace(index);
-            let mut loaded = assemble(Objects {
+            let loaded = assemble(Objects {
                 namespaces: sourced(namespaces),
                 pods: sourced(pods),
                 network_policies: sourced(network_policies),
                 ..Objects::default()
             });
-            cluster.namespaces.append(&mut loaded.cluster.namespaces);
-            cluster.pods.append(&mut loaded.cluster.pods);
-            policies.list.append(&mut loaded.policies.list);
+            cluster.namespaces.extend(loaded.cluster.namespaces);
+            cluster.pods.extend(loaded.cluster.pods);
+            policies.list.extend(loaded.policies.list);
         }
         policies.list.sort_by(|one, other| one.id.cmp(&other.id));
         (cluster, policies)
