@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
 mod compile;
+mod datapath;
 mod figure;
 mod prove;
 
@@ -42,6 +43,8 @@ pub(crate) enum Output {
 enum Part {
     /// Compile and recompile: time, peak of memory, classes and entries.
     Compile,
+    /// What a packet costs in the kernel, beside nftables. Needs root.
+    Datapath,
     /// A denied TCP packet, proved in an ephemeral lab: the whole command, from start to exit.
     Prove {
         /// How many runs; the median is what counts.
@@ -60,12 +63,13 @@ enum Part {
 
 impl Part {
     fn all() -> Vec<Self> {
-        vec![Self::Compile, Self::Prove { runs: 5 }]
+        vec![Self::Compile, Self::Datapath, Self::Prove { runs: 5 }]
     }
 
     fn measure(&self) -> anyhow::Result<Vec<Figure>> {
         match self {
             Self::Compile => compile::all(),
+            Self::Datapath => datapath::all(),
             Self::Prove { runs } => prove::denied_tcp(*runs),
             Self::CompileHere { pods, policies } => compile::here(*pods, *policies),
         }
