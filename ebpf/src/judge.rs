@@ -30,7 +30,7 @@ pub trait Tables {
     fn cidr(&self, key: &CidrKey) -> Option<PeerValue>;
     /// `RULESETS`.
     fn ruleset_ports(&self, ruleset: u32) -> Option<RulesetPorts>;
-    /// `PORT_PAGES`, by [`port_page_index`].
+    /// `PORT_PAGES`, by [`crate::abi::port_page_index`].
     fn port_page(&self, index: u32) -> Option<u32>;
     /// `PORT_CLASSES`: one byte of one page.
     fn port_class(&self, page: u32, low: u8) -> Option<u8>;
