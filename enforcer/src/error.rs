@@ -104,7 +104,8 @@ impl EnforceError {
             }
             Self::Claim { .. } => "`netlab check` tells whether this kernel has tcx (Linux 6.6)",
             Self::Room { .. } | Self::Number { .. } | Self::Map(MapError::Full { .. }) => {
-                "load with larger map sizes, or with fewer policies"
+                "load anew with larger maps (in a lab: detach, then attach sizes them for the set), or with fewer \
+                 policies"
             }
             Self::Grace(_) => "kernels with nohz_full CPUs refuse MEMBARRIER_CMD_GLOBAL",
             Self::Node(error) if error.is_permission() => "entering a network namespace needs CAP_SYS_ADMIN",

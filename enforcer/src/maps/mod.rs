@@ -5,15 +5,18 @@
 //! compared with the layout's. Knows no policy and no order of writes.
 #![expect(clippy::missing_errors_doc, reason = "each error type says when it occurs")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{
     Address, CidrKey, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
     PortPage, RulesetPorts,
 };
+
+use netlab_ebpf::reason::FIRST_COMPILED_ENTRY;
 
 mod batch;
 mod counters;
@@ -26,6 +29,9 @@ pub use counters::Counters;
 pub use devices::Devices;
 pub use last_drops::{Dropped, LastDrops};
 pub use table::Table;
+
+/// Pages' numbers of one port table: 256 for each of three protocols.
+const PAGES_OF_TABLE: u32 = 768;
 
 /// How many elements each map can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +99,26 @@ impl MapSizes {
         event_bytes: 1 << 18,
     };
 
+    /// These sizes, larger where a change needs it: `times` what its image holds, since the next change is made beside
+    /// the one that is in force.
+    #[must_use]
+    pub fn holding(self, image: &Image, times: u32) -> Self {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_mul(times);
+        let last = |last: Option<&u32>| last.map_or(0, |last| last.saturating_add(1)).saturating_mul(times);
+        let entries: BTreeSet<u32> = image.policy.values().map(|value| value.entry).collect();
+        let tables = image.port_pages.keys().next_back().map(|page| page / PAGES_OF_TABLE);
+        Self {
+            peers: self.peers.max(count(image.peers.len())),
+            cidrs: self.cidrs.max(count(image.cidrs.len())),
+            rulesets: self.rulesets.max(last(image.ruleset_ports.keys().next_back())),
+            port_tables: self.port_tables.max(last(tables.as_ref())),
+            port_classes: self.port_classes.max(last(image.port_classes.keys().next_back())),
+            policy: self.policy.max(count(image.policy.len())),
+            counters: self.counters.max(count(entries.len()).saturating_add(FIRST_COMPILED_ENTRY)),
+            ..self
+        }
+    }
+
     /// The size of a map by its name in the object; `None` for maps of fixed size.
     pub(crate) fn of(&self, map: &str) -> Option<u32> {
         Some(match map {
@@ -100,7 +126,7 @@ impl MapSizes {
             "PEERS" => self.peers,
             "CIDRS" => self.cidrs,
             "RULESETS" => self.rulesets,
-            "PORT_PAGES" => self.port_tables.saturating_mul(768),
+            "PORT_PAGES" => self.port_tables.saturating_mul(PAGES_OF_TABLE),
             "PORT_CLASSES" => self.port_classes,
             "POLICY" => self.policy,
             "CONNTRACK4" => self.conntrack4,

@@ -328,7 +328,7 @@ fn enforce(
     let image = Image::from_change(&change)?;
     let netns = lab.node(node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
     let failed = |source| ProveError::Backend { backend: "tc", source };
-    let mut backend = TcBackend::load(netns, &options(rulesets, &change)).map_err(failed)?;
+    let mut backend = TcBackend::load(netns, &options(rulesets, &change, &image)).map_err(failed)?;
     backend.apply(&change).map_err(failed)?;
     let witnesses = asked
         .iter()
@@ -342,13 +342,14 @@ fn enforce(
     Ok(Enforced { devices: devices.collect(), backend, image, witnesses })
 }
 
-/// A lab's sizes, with no more counters than there are entries: each is made once per CPU and instance. Arrays that hold
+/// A lab's sizes, larger where the change needs it, with no more counters than there are entries: each is made once per CPU and instance. Arrays that hold
 /// every number of the change, so that the kernel's numbers are the change's and rows can be compared by them.
-fn options(rulesets: &Rulesets, change: &Change) -> LoadOptions {
+fn options(rulesets: &Rulesets, change: &Change, image: &Image) -> LoadOptions {
     let counters = rulesets.numbers.entry_limit().max(FIRST_COMPILED_ENTRY).next_power_of_two();
     let last = change.rulesets.last().map_or(0, |ruleset| ruleset.id);
     let rulesets = MapSizes::LAB.rulesets.max(last.saturating_add(1));
-    LoadOptions { sizes: MapSizes { rulesets, counters, ..MapSizes::LAB }, ..LoadOptions::LAB }
+    let sizes = MapSizes::LAB.holding(image, 1);
+    LoadOptions { sizes: MapSizes { rulesets, counters, ..sizes }, ..LoadOptions::LAB }
 }
 
 fn stored(address: std::net::IpAddr) -> Address {

@@ -8,7 +8,7 @@ use netlab_core::policy::query::{End, Query, Service};
 use netlab_ebpf::abi::{PolicyKey, PolicyValue};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::LoadOptions;
-use netlab_enforcer::maps::PolicyMaps;
+use netlab_enforcer::maps::{MapSizes, PolicyMaps};
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
 use netlab_enforcer::prove::{Datapath, Written, prove, prove_with};
 
@@ -317,6 +317,55 @@ fn a_tie_is_shown_in_the_kernel_and_not_proved() {
         let proven = prove(&loaded, &query("web", "db", tcp(81)), datapath).expect("provable");
         for proof in &proven.proofs {
             assert_eq!((proof.outcome, proof.predicted), (ProofOutcome::Proved, Outcome::Deny), "{proof:#?}");
+        }
+    }
+}
+
+/// Policies of the Admin tier with a port of its own for each of many peers, both ways: each peer is a class, and so is
+/// each port.
+fn many_tiers(peers: usize) -> String {
+    let mut text = String::new();
+    for peer in 0..peers {
+        text += &format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: peer-{peer}, namespace: shop, labels: {{peer: '{peer}'}}}}\n\
+             spec: {{nodeName: two, containers: [{{name: c}}]}}\nstatus: {{podIP: 10.1.2.{}}}\n",
+            peer + 1
+        );
+    }
+    for (policy, peers) in (0..peers).collect::<Vec<_>>().chunks(25).enumerate() {
+        let rules = |direction: &str, side: &str| {
+            let rule = |peer: &usize| {
+                format!(
+                    "  - {{action: Deny, {side}: [{{pods: {{podSelector: {{matchLabels: {{peer: '{peer}'}}}}}}}}], \
+                     protocols: [{{tcp: {{destinationPort: {{number: {}}}}}}}]}}\n",
+                    1000 + peer
+                )
+            };
+            format!("  {direction}:\n{}", peers.iter().map(rule).collect::<String>())
+        };
+        text += &format!(
+            "---\napiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {{name: p{policy}}}\n\
+             spec:\n  tier: Admin\n  priority: {policy}\n  subject: {{pods: {{podSelector: {{matchLabels: {{app: web}}}}}}}}\n{}{}",
+            rules("ingress", "from"),
+            rules("egress", "to")
+        );
+    }
+    text
+}
+
+#[test]
+fn tables_larger_than_a_labs_maps_get_larger_maps() {
+    if datapath("tables_larger_than_a_labs_maps_get_larger_maps", &LoadOptions::LAB).is_none() {
+        return;
+    }
+    let text = format!("{WORLD}{}", many_tiers(120));
+    let loaded = load([Document { name: "world.yaml".into(), text: text.into() }], &Budget::default());
+    assert!(loaded.is_complete(), "{:?}", loaded.diagnostics);
+    for (port, verdict) in [(1007, Deny), (1008, Allow)] {
+        let proven = prove(&loaded, &query("web", "peer-7", tcp(port)), Datapath::Tc).expect("provable");
+        assert!(proven.rulesets.size().rows > MapSizes::LAB.policy as usize, "{:?}", proven.rulesets.size());
+        for proof in &proven.proofs {
+            assert_eq!((proof.outcome, proof.observed), (ProofOutcome::Proved, Some(verdict)), "{port}");
         }
     }
 }
