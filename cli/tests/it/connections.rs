@@ -35,8 +35,9 @@ fn the_table_folds_what_all_members_share() {
         run.stdout,
         "\
 FROM                TO                   ALLOWED
-*                   kube-system/coredns  TCP 53, UDP 53
+monitoring/scraper  kube-system/coredns  TCP 53,9153, UDP 53
 monitoring/scraper  shop/api             TCP 9090
+shop/*              kube-system/coredns  TCP 53, UDP 53
 shop/*              shop/cache           TCP 6379
 shop/api            shop/db              TCP 5432
 shop/api            shop/web             TCP 8443

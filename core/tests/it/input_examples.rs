@@ -23,7 +23,7 @@ fn the_shop_is_what_the_readme_shows() {
         let at = policy.source.locate(path).expect("a place");
         format!("{}:{}:{}", policy.source.file.as_deref().unwrap_or("-"), at.line, at.column)
     };
-    assert_eq!(shop.policies.list.len(), 9);
+    assert_eq!(shop.policies.list.len(), 12);
     assert_eq!(place("shop/db", ""), "policies/db.yaml:3:1");
     assert_eq!(place("shop/db", "spec.ingress[0].from[0]"), "policies/db.yaml:14:7");
     assert_eq!(place("shop/default-deny", ""), "policies/deny.yaml:1:1");
