@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 
 use netlab_core::policy::Rulesets;
-use netlab_core::policy::provenance::PolicyRef;
 use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, ipv4_of, is_ipv4};
 use netlab_ebpf::reason::Reason;
 use serde::{Deserialize, Serialize};
@@ -47,16 +46,9 @@ impl Decision {
     pub(super) fn new(node: &str, pod: Option<&str>, event: &Event, rulesets: Option<&Rulesets>) -> Self {
         let citation = rulesets.and_then(|rulesets| rulesets.cite(event.entry));
         let because = match citation {
-            Some(citation) => match citation.rule {
-                Some(rule) => format!("{} {} {}", rule.kind, rule.qualified_name(), rule.path),
-                None if citation.isolated_by.is_empty() => String::new(),
-                None => {
-                    let names: Vec<String> =
-                        citation.isolated_by.iter().map(PolicyRef::qualified_name).collect();
-                    format!("default deny of {}", names.join(", "))
-                }
-            },
-            None => String::new(),
+            // A reason that is built in says it all by its name.
+            Some(citation) if citation.reason == Reason::Row => citation.because(),
+            _ => String::new(),
         };
         Self {
             node: node.to_owned(),

@@ -11,22 +11,26 @@ use std::time::Duration;
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::input::{Budget, Document, load};
 use netlab_core::model::cluster::ObjectKey;
-use netlab_core::policy::{Limits, Numbers, Rulesets, Scope, compile_with};
+use netlab_core::policy::image::Image;
+use netlab_core::policy::{Limits, Numbers, Posture, Rulesets, Scope, compile_with};
 use netlab_ebpf::abi::{Direction, Event};
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::attach::Attached;
 use netlab_enforcer::backend::tc::TcBackend;
+use netlab_enforcer::maps::MapSizes;
 use netlab_lab::Lab;
 use netlab_lab::named::{Handler, Nothing, Reply, supervise_on_stdin};
 use netlab_plugin::contract::Backend;
 use serde_json::Value;
 
-use super::rows::{self, Words};
+use super::rows::{self, Words, posture};
 use super::{Decision, InForce, MapDump, NodeInForce, NodeMap, PodInForce, Policies, operation};
 use crate::failure::Failure;
 
 /// How often the ring of decisions is looked at while somebody listens.
 const TRACE_INTERVAL: Duration = Duration::from_millis(10);
+/// How many times as large as the first set a later one may be, with the one before it still in the maps.
+const HEADROOM: u32 = 4;
 
 /// Becomes the supervisor of a lab: reads its order from standard input and serves until it is told to end.
 pub(crate) fn supervise() -> Result<(), Failure> {
@@ -115,6 +119,11 @@ impl Enforcer {
         }
         state.numbers = compiled.rulesets.numbers.clone();
         let generation = state.generation + 1;
+        let change_on = |node: &String| {
+            compiled.rulesets.change(generation, |key| {
+                lab.host_interfaces().get(key).filter(|at| at.node == *node).map(|at| at.name.clone())
+            })
+        };
         let nodes: BTreeSet<&String> =
             lab.host_interfaces().values().map(|interface| &interface.node).collect();
         for node in nodes {
@@ -125,15 +134,20 @@ impl Enforcer {
                         source,
                     })
                 });
-                let backend = TcBackend::load(netns.map_err(|error| chain(&error))?, &LoadOptions::LAB)
+                // The maps cannot grow later without a gap, so they have room for sets of some times this size.
+                let image = Image::from_change(&change_on(node)).map_err(|error| chain(&error))?;
+                let sizes = MapSizes::LAB.holding(&image, HEADROOM);
+                let options = LoadOptions { sizes, ..LoadOptions::LAB };
+                let backend = TcBackend::load(netns.map_err(|error| chain(&error))?, &options)
                     .map_err(|error| format!("node {node}: {}", chain(&error)))?;
                 state.nodes.insert(node.clone(), backend);
             }
-            let change = compiled.rulesets.change(generation, |key| {
-                lab.host_interfaces().get(key).filter(|at| at.node == *node).map(|at| at.name.clone())
-            });
+            let change = change_on(node);
             let Some(backend) = state.nodes.get_mut(node) else { continue };
-            backend.apply(&change).map_err(|error| format!("node {node}: {}", chain(&error)))?;
+            backend.apply(&change).map_err(|error| {
+                let hint = error.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                format!("node {node}: {}{hint}", chain(&error))
+            })?;
         }
         state.generation = generation;
         state.rulesets = Some(compiled.rulesets);
@@ -155,6 +169,8 @@ impl Enforcer {
 
     fn in_force(&self, lab: &Lab) -> Result<InForce, String> {
         let mut state = self.state();
+        let state = &mut *state;
+        let rulesets = state.rulesets.as_ref();
         let generation = if state.rulesets.is_some() { state.generation } else { 0 };
         let names: BTreeSet<&String> = lab.host_interfaces().values().map(|at| &at.node).collect();
         let mut nodes = Vec::new();
@@ -176,6 +192,16 @@ impl Enforcer {
                 node.drift = observed.drift;
                 node.counters = observed.counters.into_iter().filter(|(_, packets)| *packets > 0).collect();
                 describe(backend, lab, name, &mut node, &mut pods)?;
+                for (key, at) in lab.host_interfaces().iter().filter(|(_, at)| at.node == *name) {
+                    let device = backend.datapath().policy().devices.get(at.index);
+                    let (Some(pod), Ok(Some(device))) = (pods.get_mut(&at.index), device) else { continue };
+                    if pod.claimed {
+                        let of = |direction| posture(rulesets, key, device.word, direction);
+                        (pod.ingress, pod.egress) = (of(Direction::Ingress), of(Direction::Egress));
+                        pod.ingress_isolated = pod.ingress == Posture::Isolated;
+                        pod.egress_isolated = pod.egress == Posture::Isolated;
+                    }
+                }
             }
             node.pods = pods.into_values().collect();
             node.pods.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -196,7 +222,7 @@ impl Enforcer {
                 by_ruleset: BTreeMap::new(),
             };
             for (key, at) in lab.host_interfaces().iter().filter(|(_, at)| at.node == *name) {
-                words.pods.insert(at.index, key.to_string());
+                words.pods.insert(at.index, key.clone());
                 let device = backend.datapath().policy().devices.get(at.index);
                 if let Ok(Some(device)) = device {
                     words.by_ruleset.entry(device.word.ruleset()).or_default().push(key.to_string());
@@ -293,8 +319,6 @@ fn describe(
         let device = datapath.policy().devices.get(attached.ifindex()).map_err(|error| chain(&error))?;
         if let Some(device) = device {
             pod.ruleset = device.word.ruleset();
-            pod.ingress_isolated = device.word.isolated(Direction::Ingress);
-            pod.egress_isolated = device.word.isolated(Direction::Egress);
         }
         match before_us(attached, lab, name) {
             Ok(others) => pod.before_us = others,

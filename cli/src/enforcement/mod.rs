@@ -8,6 +8,7 @@ mod decision;
 mod inside;
 mod rows;
 
+use netlab_core::policy::Posture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -85,9 +86,13 @@ pub(crate) struct PodInForce {
     pub(crate) claimed: bool,
     /// Its ruleset; 0 when it has none.
     pub(crate) ruleset: u32,
-    /// Whether a policy isolates it for ingress.
+    /// How policies stand to what comes in.
+    pub(crate) ingress: Posture,
+    /// How policies stand to what goes out.
+    pub(crate) egress: Posture,
+    /// Whether a NetworkPolicy isolates it for ingress.
     pub(crate) ingress_isolated: bool,
-    /// Whether a policy isolates it for egress.
+    /// Whether a NetworkPolicy isolates it for egress.
     pub(crate) egress_isolated: bool,
     /// Programs of others that see its packets first.
     pub(crate) before_us: Vec<String>,

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use netlab_core::policy::Rulesets;
-use netlab_core::policy::provenance::PolicyRef;
-use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::{Posture, Rulesets};
+use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue, Word};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
 use netlab_enforcer::maps::pod::bytes_of;
@@ -24,7 +24,7 @@ pub(super) struct Words<'a> {
     /// The kernel's numbers of its rulesets and entries.
     pub(super) slots: Option<&'a SlotsOf>,
     /// Pods by the number of their interface.
-    pub(super) pods: BTreeMap<u32, String>,
+    pub(super) pods: BTreeMap<u32, ObjectKey>,
     /// Pods by ruleset.
     pub(super) by_ruleset: BTreeMap<u32, Vec<String>>,
 }
@@ -55,14 +55,14 @@ pub(super) fn read(
                 rows.push(MapRow {
                     key_hex: hex(&ifindex.to_ne_bytes()),
                     value_hex: hex(bytes_of(&device)),
-                    pods: vec![pod.clone()],
+                    pods: vec![pod.to_string()],
                     words: vec![
-                        pod.clone(),
+                        pod.to_string(),
                         ifindex.to_string(),
                         word.ruleset().to_string(),
                         word.generation().to_string(),
-                        isolation(word.isolated(Direction::Ingress)),
-                        isolation(word.isolated(Direction::Egress)),
+                        posture(words.rulesets, pod, word, Direction::Ingress).to_string(),
+                        posture(words.rulesets, pod, word, Direction::Egress).to_string(),
                     ],
                 });
             }
@@ -147,8 +147,18 @@ fn row(key: &[u8], value: &[u8], words: Vec<String>) -> MapRow {
     MapRow { key_hex: hex(key), value_hex: hex(value), pods: Vec::new(), words }
 }
 
-fn isolation(isolated: bool) -> String {
-    if isolated { "isolated" } else { "open" }.to_owned()
+/// How policies stand to a pod. The device says whether there are rules, the compilation whose they are.
+pub(super) fn posture(
+    rulesets: Option<&Rulesets>,
+    pod: &ObjectKey,
+    word: Word,
+    direction: Direction,
+) -> Posture {
+    if !word.isolated(direction) {
+        return Posture::Open;
+    }
+    let compiled = rulesets.and_then(|rulesets| rulesets.posture_of(pod, direction));
+    compiled.filter(|posture| *posture != Posture::Open).unwrap_or(Posture::Isolated)
 }
 
 fn direction(number: u8) -> &'static str {
@@ -189,15 +199,7 @@ impl Words<'_> {
         }
         let entry = self.slots.and_then(|slots| slots.entry(entry, u32::MAX)).unwrap_or(entry);
         match self.rulesets.and_then(|rulesets| rulesets.cite(entry)) {
-            Some(citation) => {
-                if let Some(rule) = citation.rule {
-                    format!("{} {}", rule.qualified_name(), rule.path)
-                } else {
-                    let names: Vec<String> =
-                        citation.isolated_by.iter().map(PolicyRef::qualified_name).collect();
-                    format!("default deny: {}", names.join(", "))
-                }
-            }
+            Some(citation) => citation.because(),
             None => "an entry of an earlier change".to_owned(),
         }
     }

@@ -160,7 +160,15 @@ pub(crate) fn summary(connections: &Connections) -> String {
         _ => format!("{ingress} of {count} workloads are"),
     };
     let tail = match egress {
-        0 if ingress == 0 => return text + "; no workload is isolated\n",
+        0 if ingress == 0 => {
+            let most = connections.tiers.into_iter().max().unwrap_or_default();
+            let tiers = match most {
+                0 => String::new(),
+                _ if most == count => ", policies of tiers decide about every one".to_owned(),
+                most => format!(", policies of tiers decide about {most} of {count}"),
+            };
+            return text + "; no workload is isolated" + &tiers + "\n";
+        }
         0 => "none".to_owned(),
         _ if egress == count => "every one".to_owned(),
         _ => egress.to_string(),

@@ -45,13 +45,23 @@ fn head(told: &Description) -> String {
         };
     let (pod, ingress, egress) = (&told.pod, &told.ingress, &told.egress);
     match (ingress.isolated, egress.isolated) {
-        (false, false) => format!("{pod}  not isolated"),
+        (false, false) => match (tiers(ingress), tiers(egress)) {
+            (0, 0) => format!("{pod}  not isolated"),
+            (_, 0) => format!("{pod}  not isolated, but policies of tiers decide ingress"),
+            (0, _) => format!("{pod}  not isolated, but policies of tiers decide egress"),
+            (_, _) => format!("{pod}  not isolated, but policies of tiers decide both directions"),
+        },
         (true, false) => format!("{pod}  isolated for ingress by {}, not for egress", by(ingress)),
         (false, true) => format!("{pod}  isolated for egress by {}, not for ingress", by(egress)),
         (true, true) => {
             format!("{pod}  isolated for ingress by {}, for egress by {}", by(ingress), by(egress))
         }
     }
+}
+
+/// How many policies of the Admin and Baseline tiers act.
+fn tiers(story: &Story) -> usize {
+    story.policies.iter().filter(|chapter| chapter.tier != "networkPolicy").count()
 }
 
 fn labels(labels: &Labels) -> String {
@@ -71,8 +81,14 @@ fn story(text: &mut String, direction: &str, story: &Story) {
 }
 
 fn chapter(text: &mut String, number: usize, chapter: &Chapter, way: &str) {
+    let tier = match chapter.tier {
+        "admin" => ", Admin tier",
+        "baseline" => ", Baseline tier",
+        _ => "",
+    };
     let priority = chapter.priority.map(|priority| format!(", priority {priority}")).unwrap_or_default();
-    let _ = writeln!(text, "  {number}. {}{priority}", paint(STRONG, &chapter.policy.kind_and_name()));
+    let name = paint(STRONG, &chapter.policy.kind_and_name());
+    let _ = writeln!(text, "  {number}. {name}{tier}{priority}");
     paragraph(text, 5, &format!("selects {}", chapter.selects));
     pointer(text, 5, chapter.policy.file.as_deref(), chapter.policy.line);
     if chapter.rules.is_empty() {

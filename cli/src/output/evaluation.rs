@@ -75,6 +75,9 @@ pub(crate) fn render(evaluation: &Evaluation, subject: &str, wide: bool) -> Stri
     for note in evaluation.notes.iter().filter(|note| !said.contains(note)) {
         rows.plain("note", note);
     }
+    for text in &evaluation.not_examined {
+        rows.plain("not seen", text);
+    }
     rows.finish()
 }
 

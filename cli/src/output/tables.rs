@@ -10,7 +10,7 @@ use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::{Change, DirectionTable, PortClass, Verdict};
 use serde::Serialize;
 
-use super::evaluation::{names, rule_name};
+use super::evaluation::rule_name;
 
 /// Most members that are listed.
 const MOST: usize = 3;
@@ -129,12 +129,9 @@ pub(crate) fn entries(
     for row in &table.rows {
         for (class, cell) in table.port_classes.iter().zip(&row.cells) {
             let because = match rulesets.cite(cell.entry) {
-                Some(citation) => match citation.rule {
-                    Some(rule) => rule_name(&rule),
-                    None if cell.verdict == Verdict::Deny => {
-                        format!("default deny: {}", names(&citation.isolated_by))
-                    }
-                    None => citation.words(),
+                Some(citation) => match citation.rule.as_ref().filter(|_| citation.tied.is_empty()) {
+                    Some(rule) => rule_name(rule),
+                    None => citation.because(),
                 },
                 None => String::new(),
             };

@@ -14,19 +14,38 @@ shop/db  isolated for ingress by 2 policies, not for egress
   namespace  kubernetes.io/metadata.name=shop, team=shop
 
 ingress
-  1. NetworkPolicy shop/db
+  1. AdminNetworkPolicy data, Admin tier, priority 10
+     selects pods with tier=data AND in a namespace with team=shop
+     examples/shop/policies/admin.yaml:3
+     spec.ingress[0] \"other-teams\" denies everything, ICMP too from
+          every pod in a namespace with team!=shop: kube-system/coredns,
+            monitoring/scraper
+  2. ClusterNetworkPolicy monitoring, Admin tier, priority 20
+     selects every pod of every namespace
+     examples/shop/policies/monitoring.yaml:2
+     spec.ingress[0] \"scrape\" admits `metrics` (no container has it, so
+       nothing) from
+          pods with app=scraper AND in a namespace with team=platform:
+            monitoring/scraper
+  3. NetworkPolicy shop/db
      selects pods of shop with app=db
      examples/shop/policies/db.yaml:3
      spec.ingress[0] admits TCP 5432 from
           pods of shop with app=api: shop/api
-  2. NetworkPolicy shop/default-deny
+  4. NetworkPolicy shop/default-deny
      selects every pod of shop
      examples/shop/policies/deny.yaml:1
      no rules: it isolates and admits nothing
   deny       isolated by NetworkPolicy, so what no rule above admits is denied
 
 egress
-  allow      no policy acts here, so everything passes
+  1. AdminNetworkPolicy data, Admin tier, priority 10
+     selects pods with tier=data AND in a namespace with team=shop
+     examples/shop/policies/admin.yaml:3
+     spec.egress[0] \"nodes-and-metadata\" denies everything, ICMP too to
+          every node: node/node-1, node/node-2
+       OR addresses in 169.254.169.254/32: nobody here now
+  allow      no NetworkPolicy isolates, so what no rule above decides passes
 
   always     what its own node sends to it, kubelet's probes for instance
              what it sends to itself
@@ -53,5 +72,8 @@ fn only_pods_have_a_story() {
     let json = netlab(["policy", "describe", "-f", "examples/shop", "shop/db", "-o", "json"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["kind"], "Description");
-    assert_eq!(json["ingress"]["policies"][0]["rules"][0]["peers"][0]["reads"], "pods of shop with app=api");
+    let tiers = json["ingress"]["policies"].as_array().expect("policies");
+    let tiers: Vec<&str> = tiers.iter().filter_map(|policy| policy["tier"].as_str()).collect();
+    assert_eq!(tiers, ["admin", "admin", "networkPolicy", "networkPolicy"]);
+    assert_eq!(json["ingress"]["policies"][2]["rules"][0]["peers"][0]["reads"], "pods of shop with app=api");
 }

@@ -168,6 +168,8 @@ pub enum PeerMatch {
     Block(AddressBlock),
     /// Addresses of nodes, by the nodes' labels.
     Nodes(Selector),
+    /// Addresses that a pod learns from its DNS by these names: not modelled, so nothing here.
+    DomainNames(Vec<Arc<str>>),
 }
 
 /// Pods: a scope of namespaces AND a selector over the pods' labels.

@@ -221,6 +221,7 @@ impl<'a> Peers<'a> {
                     PeerMatch::Pods(selector) => _ = selectors.insert(selector),
                     PeerMatch::Block(block) => _ = blocks.insert(block),
                     PeerMatch::Nodes(selector) => _ = node_selectors.insert(selector),
+                    PeerMatch::DomainNames(_) => {}
                 }
             }
         }
@@ -393,6 +394,7 @@ impl TableBuilder<'_> {
                         of_block = self.classes.of_block(block);
                         &of_block
                     }
+                    PeerMatch::DomainNames(_) => &[],
                 };
                 let pair = (number(index), Some(number(position)));
                 let mut successor: Vec<Option<u32>> = vec![None; parts.len()];

@@ -33,7 +33,7 @@ use self::matrix::Matrix;
 use self::workloads::Workloads;
 use super::provenance::{PolicyRef, policy_ref};
 use super::query::{End, addresses};
-use super::ruleset::Rulesets;
+use super::ruleset::{Rulesets, Table};
 use crate::model::cluster::{Cluster, ObjectKey};
 
 /// Longer names of blocks are not repeated in every line.
@@ -108,6 +108,9 @@ pub struct Connections {
     pub workload_pairs: usize,
     /// How many workloads have all of their pods isolated by `NetworkPolicy`, for ingress and for egress.
     pub isolated: [usize; 2],
+    /// How many workloads have all of their pods under policies of the Admin or Baseline tier, for ingress and for
+    /// egress.
+    pub tiers: [usize; 2],
     /// Policies that the API does not order, each time that this decides what a pair may do: the list then has what
     /// netlab's tables do, which deny.
     pub ties: Vec<Vec<PolicyRef>>,
@@ -202,21 +205,24 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
             }
         }
     }
-    let isolated = [Direction::Ingress, Direction::Egress].map(|direction| {
-        let is_isolated = |profile: &u32| {
-            let ruleset = workloads.profiles[*profile as usize].ruleset;
-            let table = ruleset.and_then(|index| rulesets.list[index as usize].table(direction));
-            table.is_some_and(|table| !table.isolated_by.is_empty())
-        };
-        workloads.list.iter().filter(|workload| workload.profiles.iter().all(is_isolated)).count()
-    });
+    let under = |is: fn(&Table) -> bool| {
+        [Direction::Ingress, Direction::Egress].map(|direction| {
+            let is = |profile: &u32| {
+                let ruleset = workloads.profiles[*profile as usize].ruleset;
+                ruleset.and_then(|index| rulesets.list[index as usize].table(direction)).is_some_and(is)
+            };
+            workloads.list.iter().filter(|workload| workload.profiles.iter().all(is)).count()
+        })
+    };
+    let isolated = under(|table| !table.isolated_by.is_empty());
+    let tiers = under(|table| table.acting.len() > table.isolated_by.len());
     let policies = &rulesets.policies.list;
     let ties = matrix
         .ties
         .iter()
         .map(|tie| tie.iter().map(|index| policy_ref(&policies[*index as usize])).collect());
     let ties = ties.collect();
-    Connections { peers, list, workload_pairs, isolated, ties, sets: matrix.sets.list, chosen }
+    Connections { peers, list, workload_pairs, isolated, tiers, ties, sets: matrix.sets.list, chosen }
 }
 
 /// Ingress and egress sets, by workload.

@@ -233,7 +233,7 @@ impl View<'_> {
                 PeerMatch::Block(block) => {
                     !pod.synthetic_addresses && pod.addresses.iter().any(|address| block.contains(*address))
                 }
-                PeerMatch::Nodes(_) => false,
+                PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => false,
             };
             if matches {
                 let name = pod.owner.as_ref().map_or(&key.name, |owner| &owner.name);

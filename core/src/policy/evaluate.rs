@@ -77,6 +77,9 @@ pub struct Evaluation {
     pub pairs: Vec<PairEvaluation>,
     /// What the verdict depends on beyond policy, or why it is undefined; one line each.
     pub notes: Vec<String>,
+    /// What could make another verdict and was not looked at; one line each.
+    #[serde(skip)]
+    pub not_examined: Vec<String>,
 }
 
 /// The answer for one concrete packet.
@@ -199,7 +202,13 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
         || (no_hook("nothing could be asked"), no_hook("nothing could be asked")),
         |answer| (answer.egress.clone(), answer.ingress.clone()),
     );
-    Evaluation { verdict, egress, ingress, pairs: answers, notes }
+    let of_pair = |(pair, answer): (&Pair, &PairEvaluation)| {
+        rulesets.by_domain_name(cluster, pair, answer.egress.verdict)
+    };
+    let mut not_examined: Vec<String> = pairs.iter().zip(&answers).flat_map(of_pair).collect();
+    not_examined.sort_unstable();
+    not_examined.dedup();
+    Evaluation { verdict, egress, ingress, pairs: answers, notes, not_examined }
 }
 
 fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: &Pair) -> PairEvaluation {
@@ -234,7 +243,7 @@ pub fn undefined<'s>(sides: impl IntoIterator<Item = &'s Side>) -> Option<String
 }
 
 /// `tie between AdminNetworkPolicy a and AdminNetworkPolicy b`.
-fn tie_words(tied: &[PolicyRef]) -> String {
+pub(super) fn tie_words(tied: &[PolicyRef]) -> String {
     let names: Vec<String> = tied.iter().map(PolicyRef::kind_and_name).collect();
     match names.split_last() {
         Some((last, [])) => format!("tie of {last}"),

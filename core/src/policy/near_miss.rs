@@ -112,6 +112,7 @@ impl View<'_> {
                     .any(|node| node.addresses.contains(&self.address) && selector.matches(&node.labels));
                 (!matches).then(|| (4, format!("wants a node with {selector}; {} is none", self.address)))
             }
+            PeerMatch::DomainNames(_) => Some((4, "wants domain names, which are not modelled".to_owned())),
         }
     }
 

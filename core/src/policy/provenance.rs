@@ -125,6 +125,25 @@ pub struct Citation {
 }
 
 impl Citation {
+    /// Who put the entry there, on one line: the policies of a tie, the rule, those that isolate, or what decides where
+    /// none of these does.
+    pub fn because(&self) -> String {
+        if !self.tied.is_empty() {
+            return format!("{}: denied", super::evaluate::tie_words(&self.tied));
+        }
+        match &self.rule {
+            Some(rule) => {
+                let action = rule.action.map(|action| format!(" {action}")).unwrap_or_default();
+                format!("{} {} {}{action}", rule.kind, rule.qualified_name(), rule.path)
+            }
+            None if self.isolated_by.is_empty() => self.words(),
+            None => {
+                let names: Vec<String> = self.isolated_by.iter().map(PolicyRef::qualified_name).collect();
+                format!("default deny: {}", names.join(", "))
+            }
+        }
+    }
+
     /// What decided, in words, when it was no rule.
     pub fn words(&self) -> String {
         if self.reason != Reason::Row {

@@ -202,6 +202,7 @@ fn absent_null_and_empty_peers_are_kept_apart() {
                 },
                 PeerMatch::Block(block) => block.to_string(),
                 PeerMatch::Nodes(selector) => format!("nodes {selector}"),
+                PeerMatch::DomainNames(names) => names.join(" "),
             },
             Some(peers) => format!("{} peers", peers.len()),
         })

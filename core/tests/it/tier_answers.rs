@@ -4,10 +4,12 @@
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::policy::change::Verdict;
+use netlab_core::policy::connections::{Focus, connections};
 use netlab_core::policy::evaluate::{Evaluation, Outcome, TierName, evaluate};
 use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use netlab_core::policy::query::{End, Query, Service};
-use netlab_core::policy::{Scope, compile};
+use netlab_core::policy::{Posture, Scope, compile};
+use netlab_ebpf::abi::Direction;
 
 use crate::input_files::{example, line, load_text};
 
@@ -134,4 +136,60 @@ fn a_tie_is_undefined_in_words_and_denied_by_the_tables() {
     // Where only one of them matches, or the other side denies for sure, nothing is open.
     assert_eq!(ask(&loaded, "shop/web", "shop/db", 6, 81).verdict, Outcome::Allow);
     assert_eq!(ask(&loaded, "shop/db", "shop/web", 6, 80).verdict, Outcome::Deny);
+}
+
+#[test]
+fn what_a_domain_name_might_accept_is_said_not_to_be_examined() {
+    let text = format!(
+        "{TIE}---
+apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {{name: world}}
+spec:
+  tier: Admin
+  priority: 9
+  subject: {{namespaces: {{}}}}
+  egress:
+  - {{action: Accept, to: [{{domainNames: ['*.example.org']}}]}}
+  - {{action: Deny, to: [{{networks: [0.0.0.0/0]}}]}}
+"
+    );
+    let loaded = load_text(&text);
+    let outside = ask(&loaded, "shop/web", "203.0.113.5", 6, 443);
+    assert_eq!(outside.verdict, Outcome::Deny);
+    let [said] = outside.not_examined.as_slice() else { panic!("{:?}", outside.not_examined) };
+    assert!(
+        said.starts_with("ClusterNetworkPolicy world spec.egress[0].to[0].domainNames: whether 203.0.113.5"),
+        "{said}"
+    );
+    // The cluster's own addresses are not what such rules are for.
+    assert_eq!(ask(&loaded, "shop/web", "shop/db", 17, 53).not_examined, Vec::<String>::new());
+}
+
+#[test]
+fn a_pod_under_tiers_alone_is_not_called_isolated() {
+    let loaded = example("tiers");
+    let rulesets = compile(&loaded.cluster, &loaded.policies, &Scope::Cluster).rulesets;
+    let of = |namespace, name| {
+        let pod = ObjectKey::new(namespace, name);
+        [Direction::Ingress, Direction::Egress].map(|direction| rulesets.posture_of(&pod, direction))
+    };
+    assert_eq!(of("red", "db"), [Some(Posture::Isolated), Some(Posture::Tiers)]);
+    assert_eq!(of("red", "web"), [Some(Posture::Tiers), Some(Posture::Tiers)]);
+    assert_eq!(of("platform", "scraper"), [Some(Posture::Open), Some(Posture::Open)]);
+    assert_eq!(of("red", "nobody"), [None, None]);
+}
+
+#[test]
+fn a_listing_says_what_a_tie_leaves_open() {
+    let loaded = load_text(TIE);
+    let rulesets = compile(&loaded.cluster, &loaded.policies, &Scope::Cluster).rulesets;
+    let answer = connections(&loaded.cluster, &rulesets, &Focus::default());
+    let [tie] = answer.ties.as_slice() else { panic!("{:?}", answer.ties) };
+    let tied: Vec<String> = tie.iter().map(PolicyRef::kind_and_name).collect();
+    assert_eq!(tied, ["AdminNetworkPolicy opens", "ClusterNetworkPolicy closes"]);
+    assert_eq!((answer.isolated, answer.tiers), ([0, 0], [2, 2]));
+    let entry = ask(&loaded, "shop/web", "shop/db", 6, 80).ingress.entry.expect("an entry");
+    let because = rulesets.cite(entry).expect("it can be cited").because();
+    assert_eq!(because, "tie between AdminNetworkPolicy opens and ClusterNetworkPolicy closes: denied");
 }

@@ -63,6 +63,9 @@ pub(super) fn proof(
         not_examined
             .push(format!("the verdict by the API: undefined({why}); seen is what netlab's tables do"));
     }
+    if let [Some(egress), _] = &prediction.hops {
+        not_examined.extend(rulesets.by_domain_name(cluster, pair, egress.verdict));
+    }
     // A packet that the source's side stops never meets the destination's.
     let stopped = hops.iter().position(|hop| hop.verdict == Verdict::Deny);
     for (index, hop) in hops.iter_mut().enumerate() {

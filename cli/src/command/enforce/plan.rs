@@ -7,6 +7,7 @@ use netlab_core::model::cluster::{Labels, ObjectKey};
 use netlab_core::policy::change::Change;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Numbers, Rulesets, Scope};
+use netlab_ebpf::abi::Direction;
 use netlab_enforcer::maps::pod::bytes_of;
 use netlab_lab::{LabError, Place, Plan, Selection};
 use serde::Serialize;
@@ -40,6 +41,9 @@ struct NodePlan {
     change: Change,
     /// The policy map's rows as bytes.
     policy: Vec<Row>,
+    /// What was compiled.
+    #[serde(skip)]
+    rulesets: Rulesets,
 }
 
 /// A row as bytes.
@@ -73,7 +77,7 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
         let scope = Scope::Pods(pods.keys().cloned().collect());
         let rulesets = compile_on(&input.loaded, &scope, &numbers)?.rulesets;
         numbers = rulesets.numbers.clone();
-        nodes.extend(node_plan(node, &rulesets, |key| pods.get(key).filter(|_| shown(key)).cloned())?);
+        nodes.extend(node_plan(node, rulesets, |key| pods.get(key).filter(|_| shown(key)).cloned())?);
     }
     let answer = Answer { nodes };
     let incomplete = !input.not_examined.is_empty();
@@ -85,7 +89,7 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
 
 fn node_plan(
     node: String,
-    rulesets: &Rulesets,
+    rulesets: Rulesets,
     interface: impl Fn(&ObjectKey) -> Option<String>,
 ) -> Result<Option<NodePlan>, Failure> {
     let change = rulesets.change(1, interface);
@@ -109,7 +113,7 @@ fn node_plan(
         ("PORT_PAGES", image.port_pages.len()),
         ("RULESETS", image.ruleset_ports.len()),
     ]);
-    Ok(Some(NodePlan { node, rows, change, policy }))
+    Ok(Some(NodePlan { node, rows, change, policy, rulesets }))
 }
 
 fn render(answer: &Answer, wide: bool) -> String {
@@ -118,17 +122,17 @@ fn render(answer: &Answer, wide: bool) -> String {
     let head = format!("{pods} pods on {} nodes, {rows} policy-map rows", answer.nodes.len());
     let mut text = format!("{}  {head}\n\n", paint(STRONG, "PLAN"));
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
-    let isolation = |isolated: bool| if isolated { "isolated" } else { "open" }.to_owned();
     for node in &answer.nodes {
         for pod in &node.change.pods {
-            let ruleset = node.change.rulesets.iter().find(|ruleset| ruleset.id == pod.ruleset);
+            let posture =
+                |direction| node.rulesets.posture(pod.ruleset, direction).unwrap_or_default().to_string();
             table.row([
                 node.node.clone(),
                 format!("{}/{}", pod.namespace, pod.name),
                 pod.interface.clone(),
                 pod.ruleset.to_string(),
-                isolation(ruleset.is_some_and(|ruleset| ruleset.ingress.is_some())),
-                isolation(ruleset.is_some_and(|ruleset| ruleset.egress.is_some())),
+                posture(Direction::Ingress),
+                posture(Direction::Egress),
             ]);
         }
     }

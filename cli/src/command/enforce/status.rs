@@ -1,6 +1,7 @@
 //! `netlab enforce status`: what is in force in a lab.
 
 use netlab_core::envelope::Envelope;
+use netlab_core::policy::Posture;
 use serde_json::Value;
 
 use super::{ask, enter, hooks, twin};
@@ -54,11 +55,8 @@ fn render(state: &InForce, lab: &str) -> String {
         (_, open) => format!("{}  {lab}: {open} of {pods} pods\n\n", paint(BAD, "OPEN")),
     };
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
-    let isolation = |claimed: bool, isolated: bool| match (claimed, isolated) {
-        (false, _) => "-".to_owned(),
-        (true, true) => "isolated".to_owned(),
-        (true, false) => "open".to_owned(),
-    };
+    let posture =
+        |claimed: bool, posture: Posture| if claimed { posture.to_string() } else { "-".to_owned() };
     for node in &state.nodes {
         for pod in &node.pods {
             table.row([
@@ -66,8 +64,8 @@ fn render(state: &InForce, lab: &str) -> String {
                 pod.pod.clone(),
                 format!("{} ({})", pod.interface, pod.ifindex),
                 if pod.claimed { pod.ruleset.to_string() } else { String::new() },
-                isolation(pod.claimed, pod.ingress_isolated),
-                isolation(pod.claimed, pod.egress_isolated),
+                posture(pod.claimed, pod.ingress),
+                posture(pod.claimed, pod.egress),
             ]);
         }
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, Labels, ObjectKey};
 use netlab_core::policy::change::{Change, PeerPrefix, RulesetTable};
-use netlab_core::policy::{Rulesets, Scope, Size};
+use netlab_core::policy::{Posture, Rulesets, Scope, Size};
+use netlab_ebpf::abi::Direction;
 use serde::Serialize;
 
 use crate::args::globals::{Format, Globals};
@@ -32,6 +33,8 @@ struct Answer<'a> {
 struct Compiled {
     id: u32,
     pods: Vec<String>,
+    ingress: Posture,
+    egress: Posture,
     ingress_isolated: bool,
     egress_isolated: bool,
     rows: usize,
@@ -84,12 +87,16 @@ fn rulesets(cluster: &Cluster, change: &Change, compiled: &Rulesets) -> Vec<Comp
                 .filter_map(|(direction, table)| Some(entries(direction, table.as_ref()?, &names, compiled)))
                 .flatten()
                 .collect();
+            let posture = |direction| compiled.posture(table.id, direction).unwrap_or_default();
+            let (ingress, egress) = (posture(Direction::Ingress), posture(Direction::Egress));
             Compiled {
                 id: table.id,
                 pods: pods.remove(&table.id).unwrap_or_default(),
-                ingress_isolated: table.ingress.is_some(),
-                egress_isolated: table.egress.is_some(),
-                // A direction that no policy isolates has one row.
+                ingress,
+                egress,
+                ingress_isolated: ingress == Posture::Isolated,
+                egress_isolated: egress == Posture::Isolated,
+                // A direction on which no policy acts has one row.
                 rows: entries.iter().map(|entry| entry.rows).sum::<usize>()
                     + usize::from(table.ingress.is_none())
                     + usize::from(table.egress.is_none()),
@@ -107,14 +114,13 @@ fn render(answer: &Answer<'_>, wide: bool) -> String {
         "{} rulesets for {pods} pods: {peer_classes} peer classes, {rows} policy-map rows\n\n",
         answer.rulesets.len()
     );
-    let isolated = |isolated: bool| if isolated { "isolated" } else { "open" }.to_owned();
     let mut table = Table::new(["RULESET", "INGRESS", "EGRESS", "ENTRIES", "ROWS", "PODS"]);
     for ruleset in &answer.rulesets {
         let pods = fitting(&ruleset.pods, 34);
         table.row([
             ruleset.id.to_string(),
-            isolated(ruleset.ingress_isolated),
-            isolated(ruleset.egress_isolated),
+            ruleset.ingress.to_string(),
+            ruleset.egress.to_string(),
             ruleset.entries.len().to_string(),
             ruleset.rows.to_string(),
             pods,

@@ -74,12 +74,14 @@ pub(crate) fn run(args: &Eval, globals: &Globals, terminal: &Terminal) -> Result
             Failure::unreadable("the policies make tables that cannot be used").because(&error)
         })?;
     let incomplete = !input.not_examined.is_empty();
+    let not_examined = input.not_examined.into_iter().chain(evaluation.not_examined.iter().cloned());
+    let not_examined: Vec<String> = not_examined.collect();
     if let Some(service) = &question.service {
         evaluation.notes.splice(0..0, service.notes.iter().cloned());
     }
     let endpoints = question.service.as_ref().map(|_| endpoints(&evaluation));
     let answer = Answer { query: &question.asked, endpoints, evaluation: &evaluation };
-    terminal.answer(&Envelope::new("Evaluation", answer, input.not_examined), |terminal| {
+    terminal.answer(&Envelope::new("Evaluation", answer, not_examined), |terminal| {
         render(&evaluation, &question.asked.to_string(), terminal.format == Format::Wide)
     })?;
     Ok(if incomplete { Exit::CannotTell } else { exit(evaluation.verdict, args.expect) })

@@ -129,7 +129,7 @@ impl Surroundings {
                         say(note, path.map_or(&*peer.path, String::as_str));
                     }
                 }
-                PeerMatch::Nodes(_) => {}
+                PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => {}
                 PeerMatch::Block(block) => {
                     let count = self.depends_on_choice(block);
                     if count > 0 {

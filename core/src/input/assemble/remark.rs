@@ -106,7 +106,7 @@ fn split_by(policy: &Policy, cluster: &Cluster, split: &Split<'_>, say: &mut Say
     let rules = policy.ingress.iter().chain(&policy.egress).flatten();
     let peers = rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
         PeerMatch::Pods(selector) => Some((&*peer.path, selector)),
-        PeerMatch::Block(_) | PeerMatch::Nodes(_) => None,
+        PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
     });
     let subject = if policy.id.kind.is_ordered() { "spec.subject" } else { "spec.podSelector" };
     for (path, selector) in std::iter::once((subject, &policy.subject)).chain(peers) {

@@ -95,6 +95,6 @@ fn blocks(policies: &Policies) -> impl Iterator<Item = &crate::model::address::A
     let rules = policies.list.iter().flat_map(|policy| policy.ingress.iter().chain(&policy.egress).flatten());
     rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
         PeerMatch::Block(block) => Some(block),
-        PeerMatch::Pods(_) | PeerMatch::Nodes(_) => None,
+        PeerMatch::Pods(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
     })
 }

@@ -46,6 +46,9 @@ pub(super) fn peer(peer: &PeerMatch) -> String {
         PeerMatch::Block(block) => format!("addresses in {block}"),
         PeerMatch::Nodes(selector) if selector.is_empty() => "every node".to_owned(),
         PeerMatch::Nodes(selector) => format!("nodes with {selector}"),
+        PeerMatch::DomainNames(names) => {
+            format!("addresses of {} (domain names are not modelled)", names.join(", "))
+        }
     }
 }
 

@@ -210,7 +210,7 @@ fn may_admit_dns(ground: &Ground<'_>, table: &Table, protocol: Protocol, port: u
             NamespaceScope::Own(name) => SERVICES.iter().any(|(namespace, _)| namespace == name),
             NamespaceScope::Matching(_) => true,
         },
-        PeerMatch::Block(_) | PeerMatch::Nodes(_) => true,
+        PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => true,
     };
     let holds = |one: &Port| match &one.matches {
         PortMatch::Range { protocol: of, range } => *of == protocol && range.contains(port),

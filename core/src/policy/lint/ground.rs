@@ -36,7 +36,7 @@ impl<'a> Ground<'a> {
         let peers = policies.list.iter().flat_map(all_rules).flat_map(|rule| rule.peers.iter().flatten());
         let of_peers = peers.filter_map(|peer| match &peer.matches {
             PeerMatch::Pods(selector) => Some(selector),
-            PeerMatch::Block(_) | PeerMatch::Nodes(_) => None,
+            PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
         });
         let all: BTreeSet<&PodSelector> =
             policies.list.iter().map(|policy| &policy.subject).chain(of_peers).collect();

@@ -37,7 +37,7 @@ fn halves<'p>(
 ) -> Option<(&'p PodSelector, &'p PodSelector)> {
     let of = |peer: &'p Peer| match &peer.matches {
         PeerMatch::Pods(selector) => Some((peer, selector)),
-        PeerMatch::Block(_) | PeerMatch::Nodes(_) => None,
+        PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
     };
     let is_namespaces = |(peer, selector): &(&Peer, &PodSelector)| {
         matches!(selector.namespaces, NamespaceScope::Matching(_))

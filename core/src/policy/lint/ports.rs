@@ -46,7 +46,7 @@ pub(super) fn destinations(
     for peer in peers {
         match &peer.matches {
             PeerMatch::Pods(selector) => groups.extend(ground.select(selector).iter().copied()),
-            PeerMatch::Block(_) | PeerMatch::Nodes(_) => return None,
+            PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => return None,
         }
     }
     Some(groups.into_iter().collect())

@@ -63,7 +63,7 @@ fn of_peer(ground: &Ground<'_>, policy: &Policy, rule: &Rule, peer: &Peer) -> Op
         nobody(ground, policy, selector, &paths, Some(&policy.subject))?;
     let is_nobody = |peer: &Peer| match &peer.matches {
         PeerMatch::Pods(selector) => ground.select(selector).is_empty(),
-        PeerMatch::Block(_) | PeerMatch::Nodes(_) => false,
+        PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => false,
     };
     let verb = if policy.id.kind.is_ordered() { "matches" } else { "admits" };
     let so = if rule.peers.iter().flatten().all(is_nobody) {

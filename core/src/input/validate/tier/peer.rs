@@ -1,5 +1,7 @@
 //! Subjects and peers: exactly one field each, and what an unknown field means.
 
+use std::sync::Arc;
+
 use super::{Dialect, rule};
 use crate::diagnostic::code;
 use crate::input::validate::holder::Holder;
@@ -222,7 +224,8 @@ fn domain_names(
             let message = "`domainNames` are not modelled: what only they would accept counts as not matched";
             let hint = "netlab does not see which addresses a name has in your cluster";
             report.warning(code::DOMAIN_NAMES_NOT_MODELLED, path, message, hint);
-            Found::Nothing
+            let names = written.iter().map(|name| Arc::from(name.as_str())).collect();
+            Found::Peers(vec![Peer { path: path.into(), matches: PeerMatch::DomainNames(names) }])
         }
     }
 }
