@@ -73,6 +73,7 @@ pub(crate) enum Policy {
   netlab policy connections -f examples/shop --external off -o matrix
   netlab policy connections -f examples/shop --port 53/udp -o dot
   netlab policy connections -f examples/shop --external off -o svg
+  netlab policy connections -f examples/shop --external off --exposure
   netlab policy connections -f examples/shop -o json")]
     Connections(Connections),
     /// Say what traffic one set of manifests allows and another does not, and which rule makes the difference
@@ -152,6 +153,10 @@ pub(crate) struct Connections {
     /// Whether addresses outside the cluster are listed
     #[arg(long, value_name = "WHEN", default_value = "on")]
     pub(crate) external: Switch,
+    /// Also list what pods that do not exist yet could open and be opened: any other pod, and one for each selector
+    /// that no pod matches; and which workloads are under no policy
+    #[arg(long)]
+    pub(crate) exposure: bool,
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,

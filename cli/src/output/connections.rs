@@ -6,8 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use netlab_core::policy::connections::exposure::Exposure;
 use netlab_core::policy::connections::{Allowed, Connections, Peer, PeerKind, Row, Side};
 
+use super::layout::{WIDTH, wrap};
 use super::table::Table;
 
 /// The names under which peers are shown.
@@ -20,7 +22,8 @@ impl<'a> Names<'a> {
     pub(super) fn new(peers: &'a [Peer]) -> Self {
         let plain = |peer: &Peer| match &peer.namespace {
             Some(namespace) => format!("{namespace}/{}", peer.owner.as_ref().unwrap_or(&peer.name)),
-            None => cut(&peer.name),
+            None if peer.kind == PeerKind::IpBlock => cut(&peer.name),
+            None => peer.name.clone(),
         };
         let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         for peer in peers {
@@ -75,7 +78,7 @@ impl<'a> Names<'a> {
     /// Workloads by name before addresses, which keep their order.
     pub(super) fn rank(&self, side: &Side) -> (bool, usize, String) {
         match side {
-            Side::Peer(position) if self.peers[*position].kind == PeerKind::IpBlock => {
+            Side::Peer(position) if self.peers[*position].namespace.is_none() => {
                 (true, *position, String::new())
             }
             _ => (false, 0, self.side(side)),
@@ -191,6 +194,38 @@ fn pairs(connections: &Connections) -> impl Iterator<Item = [String; 3]> {
 /// A cell of comma-separated values as RFC 4180 quotes it.
 pub(super) fn quoted(cell: String) -> String {
     if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+/// The folded table or every pair of pods that do not exist yet, and who is under no policy.
+pub(crate) fn exposed(exposure: &Exposure, wide: bool) -> String {
+    let connections = &exposure.connections;
+    let mut text = String::from("\nwith pods that do not exist yet\n");
+    let rows: Vec<[String; 3]> = if wide { pairs(connections).collect() } else { folded(connections) };
+    if rows.is_empty() {
+        text.push_str("nothing is allowed\n");
+    } else {
+        let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
+        for row in rows {
+            table.row(row);
+        }
+        text += &table.finish();
+    }
+    for (direction, workloads) in ["ingress", "egress"].into_iter().zip(&exposure.unprotected) {
+        let names = match workloads.len() {
+            0 => "none".to_owned(),
+            all if all > 1 && all == connections.workloads().len() => "every workload".to_owned(),
+            _ => workloads.join(", "),
+        };
+        for (index, line) in
+            wrap(&format!("under no policy for {direction}: {names}"), WIDTH - 2).into_iter().enumerate()
+        {
+            let _ = writeln!(text, "{}{line}", if index == 0 { "" } else { "  " });
+        }
+    }
+    for words in &exposure.impossible {
+        let _ = writeln!(text, "no pod can ever be one of: {words}");
+    }
+    text
 }
 
 /// Comma-separated values.

@@ -6,6 +6,7 @@ mod claims;
 mod connections;
 mod describe;
 mod diff;
+mod exposure;
 mod garbage;
 mod help;
 mod input;

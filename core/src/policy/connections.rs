@@ -11,6 +11,7 @@
 
 mod allowed;
 pub mod diff;
+pub mod exposure;
 mod external;
 mod fold;
 mod matrix;
@@ -70,6 +71,8 @@ pub enum PeerKind {
     /// Addresses outside the cluster.
     #[serde(rename = "IPBlock")]
     IpBlock,
+    /// Pods that do not exist yet; see [`exposure`].
+    Representative,
 }
 
 /// A pair with something allowed.
@@ -133,7 +136,7 @@ impl Connections {
 
     /// The workloads among the peers.
     pub fn workloads(&self) -> &[Peer] {
-        let count = self.peers.iter().take_while(|peer| peer.kind != PeerKind::IpBlock).count();
+        let count = self.peers.iter().take_while(|peer| peer.namespace.is_some()).count();
         &self.peers[..count]
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef};
 use netlab_core::envelope::Envelope;
+use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::{PortRange, Protocol};
 use netlab_core::model::service::ServicePort;
 use netlab_core::policy::Scope;
 use netlab_core::policy::backends::{backends, service, service_port};
+use netlab_core::policy::connections::exposure::{Exposure, Future};
 use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
 };
@@ -21,7 +23,7 @@ use crate::ends;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
-use crate::output::connections::{csv, dot, markdown, summary, table, wide};
+use crate::output::connections::{csv, dot, exposed, markdown, summary, table, wide};
 use crate::output::matrix::matrix;
 use crate::output::svg::svg;
 use crate::output::terminal::Terminal;
@@ -33,6 +35,8 @@ struct WithNotes<'a> {
     #[serde(flatten)]
     answer: &'a Answer,
     notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exposure: Option<&'a Exposure>,
 }
 
 /// Lists.
@@ -55,6 +59,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
             None => args.port.as_ref().map(ports).transpose()?,
         },
     };
+    let exposure = exposure(args, &input.loaded, reading, &focus, terminal.format)?;
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
@@ -62,12 +67,21 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
-        Format::Csv => terminal.whole(&csv(&answer)),
-        Format::Md => terminal.whole(&markdown(&answer)),
+        Format::Csv => {
+            let more = exposure.as_ref().map(|exposure| csv(&exposure.connections)).unwrap_or_default();
+            let rows = more.split_once('\n').map_or("", |(_, rows)| rows);
+            terminal.whole(&(csv(&answer) + rows))
+        }
+        Format::Md => {
+            let more = exposure.as_ref().map(|exposure| {
+                format!("\nWith pods that do not exist yet:\n\n{}", markdown(&exposure.connections))
+            });
+            terminal.whole(&(markdown(&answer) + &more.unwrap_or_default()))
+        }
         Format::Dot => terminal.whole(&dot(&answer)),
         Format::Svg => terminal.whole(&svg(&answer)),
         Format::Json | Format::Yaml => {
-            let with_notes = WithNotes { answer: &answer, notes };
+            let with_notes = WithNotes { answer: &answer, notes, exposure: exposure.as_ref() };
             terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
         }
         _ => {
@@ -76,13 +90,40 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
             }
             match (terminal.quiet, terminal.format) {
                 (true, _) => terminal.text(&summary(&answer)),
-                (false, Format::Wide) => terminal.text(&wide(&answer)),
                 (false, Format::Matrix) => terminal.text(&matrix(&answer)),
-                (false, _) => terminal.text(&table(&answer)),
+                (false, format) => {
+                    let is_wide = format == Format::Wide;
+                    let list = if is_wide { wide(&answer) } else { table(&answer) };
+                    let more = exposure.as_ref().map(|exposure| exposed(exposure, is_wide));
+                    terminal.text(&(list + &more.unwrap_or_default()))
+                }
             }
         }
     }?;
     Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+}
+
+/// What pods that do not exist yet could do, with `--exposure`.
+fn exposure(
+    args: &Connections,
+    loaded: &Loaded,
+    reading: HostNetwork,
+    focus: &Focus,
+    format: Format,
+) -> Result<Option<Exposure>, Failure> {
+    if !args.exposure {
+        return Ok(None);
+    }
+    if matches!(format, Format::Dot | Format::Svg | Format::Matrix) {
+        return Err(Failure::unreadable("`--exposure` is no part of graphs, pictures and truth tables")
+            .hint("use `-o table`, `wide`, `csv`, `md`, `json` or `yaml`"));
+    }
+    let mut future = Future::new(&loaded.cluster, &loaded.policies);
+    let mut then = loaded.clone();
+    then.cluster = as_if_running(&future.cluster, &loaded.policies, reading);
+    let compiled = compile(&then, &Scope::Cluster)?;
+    future.impossible.sort();
+    Ok(Some(future.exposure(&then.cluster, &compiled.rulesets, focus)))
 }
 
 fn ends(

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Connections, Peer, PeerKind};
+use super::{Connections, Peer};
 
 /// One side of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ struct Sizes<'a> {
 impl<'a> Sizes<'a> {
     fn of(peers: &'a [Peer]) -> Self {
         let mut sizes = Self { peers, all: 0, namespaces: BTreeMap::new() };
-        for workload in peers.iter().filter(|peer| peer.kind != PeerKind::IpBlock) {
+        for workload in peers.iter().filter(|peer| peer.namespace.is_some()) {
             sizes.all += 1;
             *sizes.namespaces.entry(workload.namespace.as_deref().unwrap_or_default()).or_default() += 1;
         }
@@ -106,7 +106,7 @@ impl<'a> Sizes<'a> {
         let covered = |found: usize, size: usize, holds_itself: bool| {
             found > 1 && found + usize::from(holds_itself) == size
         };
-        // Only blocks have no namespace.
+        // Blocks and pods that do not exist yet have none.
         let blocks = by_namespace.remove(&None).unwrap_or_default();
         let found = by_namespace.values().map(Vec::len).sum();
         let mut sides = Vec::new();
