@@ -19,6 +19,8 @@ mod input_files;
 mod input_hostile;
 mod input_model;
 mod limits;
+mod lint_cases;
+mod lint_property;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;

@@ -21,6 +21,10 @@ use crate::model::policy::{Peer, PeerMatch, Policy, PolicyKind};
 use crate::policy::change::Verdict;
 use crate::policy::ruleset::Table;
 
+/// The widest blocks that are ranges of Services: kubeadm's 10.96.0.0/12, and what Kubernetes takes of IPv6.
+const SHORTEST_IPV4: u8 = 12;
+const SHORTEST_IPV6: u8 = 64;
+
 pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
     for (index, policy) in (0..).zip(&ground.policies.list) {
         for (direction, ..) in DIRECTIONS {
@@ -77,8 +81,9 @@ impl Place<'_, '_> {
         if self.policy.id.kind != PolicyKind::NetworkPolicy {
             return None;
         }
+        let subject = self.ground.only_subject(self.policy);
         let only: Vec<(&ObjectKey, &Pod)> =
-            inside.into_iter().filter(|(key, _)| self.is_only_way(key)).collect();
+            inside.into_iter().filter(|(key, _)| subject != Some(*key) && self.is_only_way(key)).collect();
         if only.is_empty() {
             return None;
         }
@@ -94,10 +99,12 @@ impl Place<'_, '_> {
 
     /// The block holds addresses of Services, whose pods are not admitted.
     fn services(&self) -> Option<Finding> {
-        let everything = self.block.cidr.prefix_len() == 0;
-        if everything
-            || self.direction == Direction::Ingress
+        // A block that is wide, or holds pods, was not written for Services, though some are in it.
+        let shortest = if self.block.cidr.addr().is_ipv4() { SHORTEST_IPV4 } else { SHORTEST_IPV6 };
+        if self.direction == Direction::Ingress
             || self.policy.id.kind != PolicyKind::NetworkPolicy
+            || self.block.cidr.prefix_len() < shortest
+            || self.ground.cluster.pods.values().any(|pod| !pod.host_network && self.holds(pod))
         {
             return None;
         }

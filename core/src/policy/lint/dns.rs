@@ -13,10 +13,10 @@ use netlab_ebpf::abi::Direction;
 use super::finding::{Finding, count};
 use super::ground::{Ground, is_written, names, rules};
 use super::service_ports::{pods_of, targets};
-use super::tables::{allows_anything, allows_somebody, verdict};
+use super::tables::{allows_somebody, verdict};
 use crate::diagnostic::{Diagnostic, code};
 use crate::model::cluster::{ObjectKey, Pod};
-use crate::model::policy::{Action, NamespaceScope, Peer, PeerMatch, Policy, Port};
+use crate::model::policy::{Action, NamespaceScope, Peer, PeerMatch, Policy, PolicyTier, Port};
 use crate::model::port::{PortMatch, Protocol};
 use crate::policy::change::Verdict;
 use crate::policy::classes::ClassIndex;
@@ -76,7 +76,7 @@ pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
 enum Way {
     /// Neither protocol passes, though other traffic does.
     Closed,
-    /// Nothing passes at all.
+    /// No rule admits anything at all.
     EverythingClosed,
     /// One protocol does not pass.
     Without(Protocol),
@@ -175,9 +175,10 @@ impl<'a> Servers<'a> {
                 self.targets[index].is_empty() || is_open(table, &self.targets[index], BOTH[index])
             })
         };
+        let says_nothing = table.rules.iter().all(|rule| rule.tier != PolicyTier::NetworkPolicy);
         match open {
             [true, true] => None,
-            [false, false] if !allows_anything(table) => Some(Way::EverythingClosed),
+            [false, false] if says_nothing => Some(Way::EverythingClosed),
             [false, false] if self.node_cache && is_open(table, &self.targets[0], Protocol::Udp) => {
                 Some(Way::PastTheCache)
             }

@@ -85,6 +85,12 @@ impl<'a> Ground<'a> {
         self.pods(groups).filter(|(_, pod)| !pod.host_network && !pod.terminal)
     }
 
+    /// The one pod that a policy is about, if it is one: what it sends to itself is no policy's business.
+    pub(super) fn only_subject(&self, policy: &Policy) -> Option<&'a ObjectKey> {
+        let mut subjects = self.subjects(self.select(&policy.subject)).map(|(key, _)| key);
+        subjects.next().filter(|_| subjects.next().is_none())
+    }
+
     /// The compiled tables of a direction, each with the pods that it is for.
     pub(super) fn tables(&self, direction: Direction) -> impl Iterator<Item = (&'a Table, &[&'a ObjectKey])> {
         let rulesets: &'a Rulesets = self.rulesets;

@@ -75,7 +75,7 @@ pub fn lint(cluster: &Cluster, policies: &Policies, known: Vec<Diagnostic>) -> R
     Report { findings, not_examined: ground.not_examined() }
 }
 
-/// False for what a lint finds more exactly.
+/// False for what a lint finds more exactly, and for what is said about verdicts: no lint rests on a chosen address.
 fn is_wanted(diagnostic: &Diagnostic) -> bool {
-    diagnostic.code != code::TIED_POLICIES
+    ![code::TIED_POLICIES, code::BLOCK_MEETS_CHOSEN_ADDRESS].contains(&diagnostic.code)
 }

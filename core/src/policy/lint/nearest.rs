@@ -47,6 +47,11 @@ pub(super) fn nearest_word<'w>(wanted: &str, words: impl IntoIterator<Item = &'w
     (edits <= MOST_EDITS && edits < wanted.len()).then_some(word)
 }
 
+/// True when two words differ so little for their length that one is the other, misspelt.
+pub(super) fn is_slip(one: &str, other: &str) -> bool {
+    strsim::damerau_levenshtein(one, other) * 4 <= one.len()
+}
+
 /// How far labels are from a requirement that they do not meet, and what they have instead.
 fn distance(requirement: &Requirement, labels: &Labels) -> (usize, String) {
     let key = &requirement.key;

@@ -9,7 +9,7 @@ use super::finding::{Finding, count};
 use super::ground::{Ground, all_rules, is_written, names};
 use crate::diagnostic::{Diagnostic, code};
 use crate::model::cluster::ObjectKey;
-use crate::model::policy::{NamespaceScope, Peer, PeerMatch, PodSelector, Policy, PolicyKind};
+use crate::model::policy::{NamespaceScope, Peer, PeerMatch, PodSelector, Policy, PolicyKind, Rule};
 
 pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
     let policies = ground.policies.list.iter().filter(|policy| policy.id.kind == PolicyKind::NetworkPolicy);
@@ -27,6 +27,16 @@ pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
 /// True when two neighbours look like one element that was torn apart.
 pub(super) fn are_halves(policy: &Policy, first: &Peer, second: &Peer) -> bool {
     halves(policy, first, second).is_some()
+}
+
+/// True when a peer of a rule is told as one half of another.
+pub(super) fn is_told(ground: &Ground<'_>, policy: &Policy, rule: &Rule, peer: &Peer) -> bool {
+    let mut pairs = rule.peers.as_deref().unwrap_or_default().windows(2);
+    policy.id.kind == PolicyKind::NetworkPolicy
+        && pairs.any(|pair| {
+            let [first, second] = pair else { return false };
+            [&first.path, &second.path].contains(&&peer.path) && ored(ground, policy, first, second).is_some()
+        })
 }
 
 /// The namespace half and the pod half, in either order.
@@ -63,9 +73,7 @@ fn ored(ground: &Ground<'_>, policy: &Policy, first: &Peer, second: &Peer) -> Op
     let one = PodSelector { namespaces: namespaces.namespaces.clone(), pods: pods.pods.clone() };
     let meant = ground.select_other(&one);
     let wanted: BTreeSet<&ObjectKey> = ground.subjects(&meant).map(|(key, _)| key).collect();
-    // What a pod sends to itself is no policy's business.
-    let mut subjects = ground.subjects(ground.select(&policy.subject)).map(|(key, _)| key);
-    let only_subject = subjects.next().filter(|_| subjects.next().is_none());
+    let only_subject = ground.only_subject(policy);
     let either: BTreeSet<_> = [namespaces, pods].into_iter().flat_map(|half| ground.select(half)).collect();
     let extra: Vec<_> = ground
         .subjects(either)

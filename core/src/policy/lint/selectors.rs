@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use super::finding::Finding;
 use super::ground::{Ground, all_rules, is_written, namespaces, selector_paths, subject_paths};
-use super::nearest::{nearest, nearest_word};
+use super::nearest::{is_slip, nearest, nearest_word};
+use super::peers::is_told;
 use crate::diagnostic::{Diagnostic, Severity, code};
 use crate::model::cluster::Labels;
 use crate::model::policy::{NamespaceScope, Peer, PeerMatch, PodSelector, Policy, Rule};
@@ -27,7 +28,8 @@ pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
                 let nobody = nobody(ground, policy, &policy.subject, &paths, None);
                 findings.extend(nobody.map(|Nobody { code, severity, path, message, hint }| {
                     let code = if code == code::PEER_IS_NOBODY { code::SUBJECT_IS_NOBODY } else { code };
-                    let message = format!("this policy selects no pod: {message}");
+                    let here = if severity == Severity::Note { " in the input" } else { "" };
+                    let message = format!("this policy selects no pod{here}: {message}");
                     Finding::at(policy, &path, diagnostic(severity, code, message, hint))
                 }));
             }
@@ -56,7 +58,7 @@ fn of_peer(ground: &Ground<'_>, policy: &Policy, rule: &Rule, peer: &Peer) -> Op
     if let Some(words) = contradiction(selector) {
         return Some(never(policy, &paths, &words, "the peer matches nobody"));
     }
-    if !ground.select(selector).is_empty() {
+    if !ground.select(selector).is_empty() || is_told(ground, policy, rule, peer) {
         return None;
     }
     let Nobody { code, severity, path, message, hint } =
@@ -71,7 +73,9 @@ fn of_peer(ground: &Ground<'_>, policy: &Policy, rule: &Rule, peer: &Peer) -> Op
     } else {
         String::new()
     };
-    let message = format!("this peer is nobody: {message}{so}");
+    // What the input does not show may be there.
+    let here = if severity == Severity::Note { " in the input" } else { "" };
+    let message = format!("this peer is nobody{here}: {message}{so}");
     Some(Finding::at(policy, &path, diagnostic(severity, code, message, hint)))
 }
 
@@ -113,7 +117,7 @@ fn nobody(
             code: code::PEER_IS_NOBODY,
             severity: Severity::Note,
             path: path.clone(),
-            message: format!("no pod of namespace {names} is in the input"),
+            message: format!("there is no pod of namespace {names}"),
             hint: "add its workloads to the input, or the namespace is empty".to_owned(),
         });
     }
@@ -132,7 +136,7 @@ fn nobody(
             code: code::PEER_IS_NOBODY,
             severity: Severity::Note,
             path: pods_path.clone(),
-            message: format!("{message} in the input"),
+            message,
             hint: "add its workloads to the input, or is the label right?".to_owned(),
         });
     }
@@ -165,11 +169,12 @@ fn no_namespace(ground: &Ground<'_>, wanted: &Selector, path: &str) -> Option<No
     };
     if let Some(name) = value(NAMESPACE_NAME).filter(|name| !known.contains_key(*name)) {
         let message = format!("there is no namespace `{name}`");
-        return match nearest_word(name, known.keys().map(String::as_str)) {
+        let near = nearest_word(name, known.keys().map(String::as_str)).filter(|near| is_slip(name, near));
+        return match near {
             Some(near) => nobody(Severity::Warning, message, format!("did you mean `{near}`?")),
             None => nobody(
                 Severity::Note,
-                format!("{message} in the input"),
+                message,
                 "add its objects to the input, or is the name right?".to_owned(),
             ),
         };

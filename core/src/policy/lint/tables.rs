@@ -20,15 +20,6 @@ pub(super) fn allows_somebody(table: &Table, protocol: Protocol, port: u16) -> b
         .is_some_and(|index| table.rows.iter().any(|row| table.decide(row, index).verdict == Verdict::Allow))
 }
 
-/// True when a table allows anything to anybody.
-pub(super) fn allows_anything(table: &Table) -> bool {
-    let classes = 0..table.ports.list.len();
-    table
-        .rows
-        .iter()
-        .any(|row| classes.clone().any(|index| table.decide(row, index).verdict == Verdict::Allow))
-}
-
 /// The port class of a port; classes cover every port.
 fn port_class(table: &Table, protocol: Protocol, port: u16) -> Option<usize> {
     let holds = |class: &PortClass| {
