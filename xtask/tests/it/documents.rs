@@ -14,6 +14,7 @@ const HOSTS: &[&str] = &[
     "doc.rust-lang.org",
     "git.kernel.org",
     "github.com",
+    "www.w3.org",
     "json-schema.org",
     "json.schemastore.org",
     "keepachangelog.com",

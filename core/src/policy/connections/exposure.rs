@@ -137,9 +137,11 @@ impl Future {
         let mut labels = satisfying(selector)?;
         let name = match labels.get(NAMESPACE_NAME) {
             Some(name) => name.clone(),
-            None => (1..)
-                .map(|number| format!("{NEW}-{number}"))
-                .find(|name| !self.cluster.namespaces.contains_key(name))?,
+            None => {
+                // One of so many names is free.
+                let mut names = (0..=self.cluster.namespaces.len()).map(|number| format!("{NEW}-{number}"));
+                names.find(|name| !self.cluster.namespaces.contains_key(name))?
+            }
         };
         if let Some(there) = self.cluster.namespaces.get(&name) {
             return selector.matches(&there.labels).then_some(name);
@@ -224,33 +226,32 @@ impl Future {
             })
             .collect();
         let unprotected = [Direction::Ingress, Direction::Egress]
-            .map(|direction| self.unprotected(cluster, rulesets, direction, &is_one));
+            .map(|direction| unprotected(cluster, rulesets, direction, &is_one));
         let real = is_one.iter().filter(|one| !**one).count();
         let workload_pairs = 2 * real * (order.len() - real);
         let connections = Connections { peers, list, workload_pairs, ..all };
         Exposure { connections, unprotected, impossible: self.impossible.clone() }
     }
+}
 
-    /// Workloads with a pod on which no policy of any tier acts.
-    fn unprotected(
-        &self,
-        cluster: &Cluster,
-        rulesets: &Rulesets,
-        direction: Direction,
-        is_representative: &[bool],
-    ) -> Vec<String> {
-        let workloads = Workloads::new(cluster, rulesets);
-        let is_free = |profile: &u32| {
-            let ruleset = workloads.profiles[*profile as usize].ruleset;
-            ruleset.is_none_or(|index| rulesets.list[index as usize].table(direction).is_none())
-        };
-        let present =
-            workloads.list.iter().zip(is_representative).filter(|(_, representative)| !**representative);
-        present
-            .filter(|(workload, _)| workload.profiles.iter().any(is_free))
-            .map(|(workload, _)| workload.peer.id.clone())
-            .collect()
-    }
+/// Workloads with a pod on which no policy of any tier acts.
+fn unprotected(
+    cluster: &Cluster,
+    rulesets: &Rulesets,
+    direction: Direction,
+    is_representative: &[bool],
+) -> Vec<String> {
+    let workloads = Workloads::new(cluster, rulesets);
+    let is_free = |profile: &u32| {
+        let ruleset = workloads.profiles[*profile as usize].ruleset;
+        ruleset.is_none_or(|index| rulesets.list[index as usize].table(direction).is_none())
+    };
+    let present =
+        workloads.list.iter().zip(is_representative).filter(|(_, representative)| !**representative);
+    present
+        .filter(|(workload, _)| workload.profiles.iter().any(is_free))
+        .map(|(workload, _)| workload.peer.id.clone())
+        .collect()
 }
 
 /// True when some present pod is meant.
@@ -294,7 +295,14 @@ fn satisfying(selector: &Selector) -> Option<Labels> {
         let value = match values {
             Some(values) => values.into_iter().find(|value| !forbidden(key, value))?,
             // Any value will do that is not forbidden.
-            None => (0..).map(|number| format!("{NEW}-{number}")).find(|value| !forbidden(key, value))?,
+            None => {
+                let count = selector.requirements().iter().map(|requirement| match &requirement.operator {
+                    Operator::NotIn(values) => values.len(),
+                    _ => 0,
+                });
+                let mut values = (0..=count.sum()).map(|number: usize| format!("{NEW}-{number}"));
+                values.find(|value| !forbidden(key, value))?
+            }
         };
         labels.insert(key.to_owned(), value);
     }
