@@ -424,6 +424,16 @@ pub(crate) struct ProgramInfo {
     pub(crate) name: [u8; 16],
 }
 
+/// The ids of the maps that a program uses.
+pub(crate) fn program_maps(program: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    // As many as one program may use (`MAX_USED_MAPS`).
+    let mut ids = vec![0_u32; 64];
+    let mut info = ProgramInfo { map_count: 64, map_ids: address_mut(&mut ids), ..ProgramInfo::default() };
+    information(program, &mut info)?;
+    ids.truncate(usize::try_from(info.map_count).unwrap_or(0));
+    Ok(ids)
+}
+
 /// The beginning of `struct bpf_map_info`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,6 +17,7 @@ use netlab_ebpf::abi::{Direction, Event};
 use nix::time::{ClockId, clock_getres};
 
 use crate::attach::{AttachError, Attached};
+use crate::audit::Audit;
 use crate::bpf::{self, MapShape};
 use crate::events::{EventError, Events};
 use crate::maps::{self, MapError, MapSizes, PolicyMaps, StateMaps};
@@ -64,6 +65,8 @@ pub struct Datapath {
     events: Events,
     constants: Arc<OwnedFd>,
     constants_size: usize,
+    /// What the constants were set to.
+    constants_set: Vec<u8>,
     maps: BTreeMap<String, Arc<OwnedFd>>,
 }
 
@@ -145,7 +148,7 @@ impl Datapath {
     /// The same object once more, with one program only: all that a test-run of that direction needs, at half the
     /// verifier's time.
     pub fn witness(&self, direction: Direction) -> Result<WitnessInstance, LoadError> {
-        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } =
+        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size, .. } =
             prepare(&self.options, &self.shared())?;
         let code = match direction {
             Direction::Egress => from_pod,
@@ -163,7 +166,8 @@ impl Datapath {
     }
 
     fn load_with(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Result<Self, LoadError> {
-        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size } = prepare(options, shared)?;
+        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size, constants_set } =
+            prepare(options, shared)?;
         // The verifier takes most of the time of a load, and works on both at once.
         let (from_pod, to_pod) = thread::scope(|scope| {
             let from_pod = scope.spawn(|| load_program(&from_pod));
@@ -172,6 +176,7 @@ impl Datapath {
         });
         Ok(Self {
             options: *options,
+            constants_set,
             maps: fds.clone(),
             from_pod: from_pod?,
             to_pod: to_pod?,
@@ -216,6 +221,32 @@ impl Datapath {
     /// of the interface is dropped as not ready.
     pub fn attach(&self, interface: &str) -> Result<Attached, AttachError> {
         Attached::new(interface, self)
+    }
+
+    /// Compares the programs and their constants with the object: each program must have the tag that the object gets
+    /// when it is loaded anew, and read our policy maps.
+    pub(crate) fn audit_programs(&self, audit: &mut Audit) -> Result<(), LoadError> {
+        let cannot =
+            |program: &'static str| move |source| LoadError::Verifier { program, source, log: String::new() };
+        let again = self.second_instance()?;
+        for (name, direction) in
+            [(object::PROGRAMS[0], Direction::Egress), (object::PROGRAMS[1], Direction::Ingress)]
+        {
+            let program = self.program(direction);
+            let info = bpf::program_info(program.fd()).map_err(cannot(name))?;
+            audit.compared(name, Some(program.id), 1, info.tag.len());
+            audit.bytes(name, "the tag", &again.program(direction).tag, &info.tag);
+            let maps = bpf::program_maps(program.fd()).map_err(cannot(name))?;
+            for (map, id) in self.policy.ids() {
+                if !maps.contains(&id) {
+                    audit.differs(name, format!("map {map} id {id}"), "is not among the maps that it reads");
+                }
+            }
+        }
+        let constants = constants(&self.constants, self.constants_size)?;
+        audit.compared("constants", None, 1, constants.len());
+        audit.bytes("constants", "the whole", &self.constants_set, &constants);
+        Ok(())
     }
 
     /// What must be equal for two instances to judge alike.
@@ -318,6 +349,7 @@ struct Prepared {
     codes: [object::Code; 2],
     fds: BTreeMap<String, Arc<OwnedFd>>,
     constants_size: usize,
+    constants_set: Vec<u8>,
 }
 
 fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Result<Prepared, LoadError> {
@@ -327,7 +359,7 @@ fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Re
         allowed_events: options.allowed_events,
     })?;
     let mut fds = BTreeMap::new();
-    let mut constants_size = 0;
+    let mut constants_set = Vec::new();
     for (name, definition) in object.maps() {
         let fd = match shared.get(&name) {
             Some(fd) => {
@@ -337,7 +369,7 @@ fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Re
             None => Arc::new(create(&name, definition.shape, options)?),
         };
         if !definition.data.is_empty() {
-            constants_size = definition.data.len();
+            constants_set.clone_from(&definition.data);
             bpf::update(fd.as_fd(), &0_u32.to_ne_bytes(), &definition.data)
                 .and_then(|()| bpf::freeze(fd.as_fd()))
                 .map_err(|source| LoadError::Map { map: name.clone(), source })?;
@@ -345,7 +377,8 @@ fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Re
         fds.insert(name, fd);
     }
     let numbers = fds.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect();
-    Ok(Prepared { codes: object.link(&numbers)?, fds, constants_size })
+    let constants_size = constants_set.len();
+    Ok(Prepared { codes: object.link(&numbers)?, fds, constants_size, constants_set })
 }
 
 fn constants(map: &OwnedFd, size: usize) -> Result<Vec<u8>, MapError> {

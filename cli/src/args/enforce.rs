@@ -22,10 +22,11 @@ pub(crate) enum Enforce {
     /// Tell what is in force in a lab
     ///
     /// Exit 0: every pod is claimed and the maps hold what they should; 1: not so.
-    #[command(
-        after_help = "Examples:\n  netlab enforce status --lab lab\n  netlab enforce status --lab lab -o json"
-    )]
-    Status(LabName),
+    #[command(after_help = "Examples:
+  netlab enforce status --lab lab
+  netlab enforce status --lab lab --audit
+  netlab enforce status --lab lab -o json")]
+    Status(Status),
     /// Print a map as the kernel holds it, in words
     #[command(after_help = "Examples:
   netlab enforce map --lab lab
@@ -42,6 +43,16 @@ pub(crate) enum Enforce {
         after_help = "Examples:\n  netlab enforce detach --lab lab\n  netlab enforce detach --lab second"
     )]
     Detach(LabName),
+}
+
+/// `enforce status`.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+    /// Compare programs, constants, hooks and every byte of every policy map, and tell what was compared
+    #[arg(long)]
+    pub(crate) audit: bool,
 }
 
 /// `enforce map`.

@@ -77,13 +77,16 @@ impl Handler for Enforcer {
             operation::ATTACH => {
                 let policies = serde_json::from_value(parameters.clone()).map_err(json)?;
                 self.attach(lab, policies)?;
-                serde_json::to_value(self.in_force(lab)?).map_err(json)
+                serde_json::to_value(self.in_force(lab, false)?).map_err(json)
             }
             operation::DETACH => {
                 self.detach()?;
-                serde_json::to_value(self.in_force(lab)?).map_err(json)
+                serde_json::to_value(self.in_force(lab, false)?).map_err(json)
             }
-            operation::STATUS => serde_json::to_value(self.in_force(lab)?).map_err(json),
+            operation::STATUS => {
+                let audit = parameters.as_bool().unwrap_or(false);
+                serde_json::to_value(self.in_force(lab, audit)?).map_err(json)
+            }
             operation::MAP => {
                 let map = parameters.as_str().unwrap_or_default();
                 serde_json::to_value(self.map(lab, map)?).map_err(json)
@@ -167,7 +170,7 @@ impl Enforcer {
         if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 
-    fn in_force(&self, lab: &Lab) -> Result<InForce, String> {
+    fn in_force(&self, lab: &Lab, audit: bool) -> Result<InForce, String> {
         let mut state = self.state();
         let state = &mut *state;
         let rulesets = state.rulesets.as_ref();
@@ -201,6 +204,10 @@ impl Enforcer {
                         pod.ingress_isolated = pod.ingress == Posture::Isolated;
                         pod.egress_isolated = pod.egress == Posture::Isolated;
                     }
+                }
+                if audit {
+                    let audit = backend.audit().map_err(|error| format!("node {name}: {}", chain(&error)))?;
+                    node.audit = Some(rows::audit(audit, rulesets));
                 }
             }
             node.pods = pods.into_values().collect();

@@ -21,7 +21,7 @@ pub(crate) mod operation {
     pub(crate) const ATTACH: &str = "enforce.attach";
     /// Take the programs off; [`super::InForce`] out.
     pub(crate) const DETACH: &str = "enforce.detach";
-    /// [`super::InForce`] out.
+    /// `true` in for an audit, [`super::InForce`] out.
     pub(crate) const STATUS: &str = "enforce.status";
     /// A map's name in, [`super::MapDump`] out.
     pub(crate) const MAP: &str = "enforce.map";
@@ -70,6 +70,57 @@ pub(crate) struct NodeInForce {
     pub(crate) counters: BTreeMap<u32, u64>,
     /// Events that did not fit into the ring.
     pub(crate) lost_events: u64,
+    /// Everything compared, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) audit: Option<NodeAudit>,
+}
+
+/// What of a node was compared with what it should be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NodeAudit {
+    /// Each thing that was.
+    pub(crate) compared: Vec<Compared>,
+    /// Each difference.
+    pub(crate) differences: Vec<Difference>,
+}
+
+/// Something that was compared.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Compared {
+    /// A map's name, a program's, `constants` or `hooks`.
+    pub(crate) object: String,
+    /// The kernel's id of it.
+    pub(crate) id: Option<u32>,
+    /// How many rows it should have.
+    pub(crate) rows: u64,
+    /// How many bytes of the kernel's were compared.
+    pub(crate) bytes: u64,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Difference {
+    /// As in [`Compared`].
+    pub(crate) object: String,
+    /// The kernel's id of it.
+    pub(crate) id: Option<u32>,
+    /// Which row or hook, in words.
+    pub(crate) element: String,
+    /// What is wrong with it.
+    pub(crate) what: String,
+    /// The row's key, as `bpftool` takes it.
+    pub(crate) key_hex: String,
+    /// What it should hold; none when it should not be.
+    pub(crate) expected_hex: Option<String>,
+    /// What the kernel holds; none when it is not there.
+    pub(crate) found_hex: Option<String>,
+    /// The entry that the row is to cite.
+    pub(crate) entry: Option<u32>,
+    /// The rule that put that entry there.
+    pub(crate) because: String,
 }
 
 /// A pod of a lab.

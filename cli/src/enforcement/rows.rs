@@ -10,12 +10,13 @@ use netlab_core::policy::{Posture, Rulesets};
 use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue, Word};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
+use netlab_enforcer::audit::{self, Audit};
 use netlab_enforcer::maps::pod::bytes_of;
 use netlab_enforcer::maps::{MapError, StateMaps};
 use netlab_enforcer::update::tables::SlotsOf;
 
 use super::decision::ip;
-use super::{MapRow, hex};
+use super::{Compared, Difference, MapRow, NodeAudit, hex};
 
 /// What is needed to speak of a node's rows.
 pub(super) struct Words<'a> {
@@ -116,6 +117,26 @@ pub(super) fn read(
         "conntrack" => return flows(state),
         _ => return Ok(Vec::new()),
     }])
+}
+
+/// An audit in words.
+pub(super) fn audit(audit: Audit, rulesets: Option<&Rulesets>) -> NodeAudit {
+    let words = Words { rulesets, slots: None, pods: BTreeMap::new(), by_ruleset: BTreeMap::new() };
+    let compared = audit.compared.into_iter();
+    let compared =
+        compared.map(|audit::Compared { object, id, rows, bytes }| Compared { object, id, rows, bytes });
+    let differences = audit.differences.into_iter().map(|difference| Difference {
+        because: difference.entry.map_or_else(String::new, |entry| words.entry(entry)),
+        object: difference.object,
+        id: difference.id,
+        element: difference.element,
+        what: difference.what,
+        key_hex: hex(&difference.key),
+        expected_hex: difference.expected.as_deref().map(hex),
+        found_hex: difference.found.as_deref().map(hex),
+        entry: difference.entry,
+    });
+    NodeAudit { compared: compared.collect(), differences: differences.collect() }
 }
 
 fn flows(state: &StateMaps) -> Result<Vec<NamedRows>, MapError> {

@@ -169,6 +169,63 @@ fn what_is_in_force_can_be_seen_changed_and_taken_off() {
 }
 
 #[test]
+fn an_audit_names_the_row_that_somebody_changed_and_its_rule() {
+    if !root_or_skip("an_audit_names_the_row_that_somebody_changed_and_its_rule") {
+        return;
+    }
+    let labs = Labs::new();
+    labs.good("netlab lab up -f examples/shop");
+    let (code, status) = labs.json("netlab enforce status --audit");
+    assert_eq!(code, Some(0), "{status}");
+    for node in status["nodes"].as_array().expect("nodes") {
+        let compared = node["audit"]["compared"].as_array().expect("compared");
+        let rows = |object: &str| {
+            compared
+                .iter()
+                .find(|row| row["object"] == object)
+                .map_or(0, |row| row["rows"].as_u64().unwrap_or(0))
+        };
+        for object in ["POLICY", "DEVICES", "CIDRS", "RULESETS", "from_pod", "to_pod", "constants", "hooks"] {
+            assert!(rows(object) > 0, "{object}: {compared:#?}");
+        }
+        assert_eq!(node["audit"]["differences"], serde_json::json!([]));
+    }
+
+    // Somebody turns a verdict over, by hand: allow (1) and deny (2) are the first byte.
+    let (_, map) = labs.json("netlab enforce map policy -n shop");
+    let node = &map["nodes"][0];
+    let row = node["rows"]
+        .as_array()
+        .and_then(|rows| {
+            rows.iter().find(|row| row["words"][6].as_str().is_some_and(|why| why.contains("spec.")))
+        })
+        .expect("a row with a rule");
+    let (key, value) = (row["keyHex"].as_str().expect("key"), row["valueHex"].as_str().expect("value"));
+    let other = format!("{}{}", if value.starts_with("01") { "02" } else { "01" }, &value[2..]);
+    let write = |value: &str| {
+        let run = shell(&format!("bpftool map update id {} key hex {key} value hex {value}", node["mapId"]));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+    };
+    write(&other);
+    let run = labs.shell("netlab enforce status --audit");
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
+    let said = run.stdout.lines().find(|line| line.starts_with("fault:")).unwrap_or_default();
+    for words in ["POLICY", "holds other bytes", key, value, &other, "shop/", "spec."] {
+        assert!(said.contains(words), "{words} is not in: {}", run.stdout);
+    }
+    let (code, status) = labs.json("netlab enforce status --audit");
+    assert_eq!(code, Some(1));
+    let differences = &status["nodes"].as_array().expect("nodes").iter().find(|n| n["node"] == node["node"]);
+    let difference = &differences.expect("the node")["audit"]["differences"][0];
+    assert_eq!(
+        (&difference["keyHex"], &difference["foundHex"]),
+        (&serde_json::json!(key), &serde_json::json!(other))
+    );
+    write(value);
+    assert_eq!(labs.json("netlab enforce status --audit").0, Some(0));
+}
+
+#[test]
 fn a_lab_that_is_not_there_is_named() {
     let labs = Labs::new();
     for line in [

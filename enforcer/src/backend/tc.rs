@@ -19,9 +19,9 @@ use netlab_plugin::admission::{Admission, Admitted, applied};
 use netlab_plugin::contract::{Applied, Backend, BackendError, Capabilities, Leftover, Observation};
 use serde_json::Value;
 
-use self::claims::{Found, find};
+use self::claims::{Found, find, find_present};
 use crate::attach::{Attached, Link};
-use crate::audit::audit;
+use crate::audit::Audit;
 use crate::error::EnforceError;
 use crate::instance::{Datapath, LoadOptions};
 use crate::maps::{PolicyMaps, StateMaps};
@@ -242,37 +242,71 @@ impl TcBackend {
         Ok(())
     }
 
-    /// Pods of the change in force that no program of ours is on.
-    fn unclaimed(&self) -> impl Iterator<Item = String> {
-        let claimed: std::collections::BTreeSet<&str> = self.attached().map(Attached::interface).collect();
-        let pods = self.admission.in_force().into_iter().flat_map(|change| &change.pods);
-        pods.filter(move |pod| !claimed.contains(pod.interface.as_str())).map(|pod| {
-            format!("pod {}/{} is open: no program of ours is on {}", pod.namespace, pod.name, pod.interface)
-        })
+    /// Reads everything back that packets meet, and compares it with the change in force: every byte of every policy
+    /// map, the programs and their constants, and who is on the hooks.
+    ///
+    /// # Errors
+    /// [`EnforceError`] when the kernel cannot be read.
+    pub fn audit(&self) -> Result<Audit, EnforceError> {
+        let mut audit = self.audit_maps()?;
+        self.loaded.datapath.audit_programs(&mut audit)?;
+        Ok(audit)
+    }
+
+    /// The same without the programs, which takes the verifier.
+    fn audit_maps(&self) -> Result<Audit, EnforceError> {
+        let mut audit = Audit::default();
+        let (Some(change), Some(tables)) = (self.admission.in_force(), &self.loaded.tables) else {
+            return Ok(audit);
+        };
+        // From the change, not from what was written.
+        let image = Image::from_change(change)?;
+        let found = find_present(&self.netns, change, &image, tables)?;
+        let record = |found: &Found<'_>| match self.loaded.claims.get(&found.ifindex) {
+            Some(claim) => (found.ifindex, found.beside(claim)),
+            None => (found.ifindex, found.device),
+        };
+        let devices = found.iter().map(record).collect();
+        audit.maps(self.loaded.datapath.policy(), tables, &devices)?;
+        audit.compared("hooks", None, 2 * change.pods.len(), 0);
+        for pod in &change.pods {
+            let name = format!("{}/{}", pod.namespace, pod.name);
+            let hook = format!("interface {} of pod {name}", pod.interface);
+            if !found.iter().any(|found| found.pod == pod) {
+                audit.differs("hooks", hook, "is not there");
+                continue;
+            }
+            if !self.attached().any(|attached| attached.interface() == pod.interface) {
+                audit.differs("hooks", hook, "has no program of ours: the pod is open");
+            }
+        }
+        self.audit_hooks(&mut audit)?;
+        Ok(audit)
     }
 
     /// Whether the programs are still where they were put, and first.
-    fn hooks(&self, loaded: &Loaded) -> Vec<String> {
+    fn audit_hooks(&self, audit: &mut Audit) -> Result<(), EnforceError> {
+        let directions = [Direction::Egress, Direction::Ingress];
         let look = || {
-            let mut lines: Vec<String> = Vec::new();
-            for claim in loaded.claims.values() {
-                for direction in [Direction::Egress, Direction::Ingress] {
-                    match claim.attached.before_us(direction) {
-                        Ok(before) => lines.extend(before.into_iter().map(|other| {
-                            format!(
-                                "program {} ({}) sees packets of {} ({direction:?}) before ours",
-                                other.id,
-                                other.name,
-                                claim.attached.interface()
-                            )
-                        })),
-                        Err(error) => lines.push(error.to_string()),
+            let seen = self.attached().flat_map(|attached| {
+                directions.map(|direction| (attached.interface(), direction, attached.before_us(direction)))
+            });
+            Ok(seen.collect::<Vec<_>>())
+        };
+        for (interface, direction, before) in in_netns(&self.netns, look)? {
+            let hook = format!("interface {interface}");
+            match before {
+                Ok(before) => {
+                    for other in before {
+                        let what =
+                            format!("has program {} ({}) before ours ({direction:?})", other.id, other.name);
+                        audit.differs("hooks", &hook, what);
                     }
                 }
+                Err(error) => audit.differs("hooks", &hook, format!("cannot be vouched for: {error}")),
             }
-            Ok(lines)
-        };
-        in_netns(&self.netns, look).unwrap_or_else(|error| vec![error.to_string()])
+        }
+        Ok(())
     }
 }
 
@@ -388,11 +422,10 @@ impl Backend for TcBackend {
 
     fn observe(&mut self) -> Result<Observation, BackendError> {
         let loaded = &self.loaded;
-        let Some(tables) = &loaded.tables else { return Ok(Observation::default()) };
-        let devices = loaded.claims.iter().map(|(ifindex, claim)| (*ifindex, claim.device)).collect();
-        let mut drift = audit(loaded.datapath.policy(), tables, &devices).map_err(EnforceError::from)?;
-        drift.extend(self.hooks(loaded));
-        drift.extend(self.unclaimed());
+        if loaded.tables.is_none() {
+            return Ok(Observation::default());
+        }
+        let drift = self.audit_maps()?.lines();
         // What the pods' words say, not what was asked for; a node without pods has none.
         let mut generation = 0;
         for ifindex in loaded.claims.keys() {

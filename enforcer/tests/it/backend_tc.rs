@@ -2,10 +2,11 @@
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::policy::change::Change;
-use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue};
+use netlab_ebpf::abi::{Direction, PeerValue, PolicyKey, PolicyValue, mapped};
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::backend::tc::TcBackend;
-use netlab_enforcer::maps::MapSizes;
+use netlab_enforcer::maps::pod::{Pod, bytes_of, from_bytes};
+use netlab_enforcer::maps::{MapSizes, Table};
 use netlab_plugin::contract::Backend;
 
 use crate::backend_site::{CLASS_WEB, DB, open};
@@ -144,4 +145,76 @@ fn the_last_drop_of_a_pod_outlives_changes_and_not_the_pod() {
     place.backend.apply(&without).expect("applied");
     place.backend.apply(&Change { generation: 4, ..all }).expect("applied");
     assert_eq!(last(&place), None);
+}
+
+/// Changes one byte of the first element that has a value.
+#[track_caller]
+fn lie<K: Pod, V: Pod>(map: &Table<K, V>) {
+    let (key, value) = map
+        .entries()
+        .expect("readable")
+        .into_iter()
+        .find(|(_, value)| bytes_of(value).iter().any(|byte| *byte != 0))
+        .expect("something is in it");
+    let mut bytes = bytes_of(&value).to_owned();
+    *bytes.last_mut().expect("not empty") ^= 0x40;
+    map.set(&key, &from_bytes(&bytes).expect("as long")).expect("written");
+}
+
+#[test]
+fn the_audit_sees_one_byte_in_any_map_and_names_it() {
+    let Some(mut place) = Enforced::tc() else { return };
+    let change = place.apply(1, vec![open(1), db_isolated(2)], 1, 2);
+    let audit = place.backend.audit().expect("audit");
+    assert_eq!(audit.differences, vec![]);
+    let compared: Vec<(&str, u64)> =
+        audit.compared.iter().map(|compared| (compared.object.as_str(), compared.rows)).collect();
+    let of = |name: &str| compared.iter().find(|(object, _)| *object == name).map_or(0, |(_, rows)| *rows);
+    assert_eq!((of("DEVICES"), of("PEERS"), of("CIDRS"), of("RULESETS"), of("hooks")), (2, 4, 2, 2, 4));
+    assert_eq!(of("POLICY"), place.backend.tables().expect("in force").policy.len() as u64);
+    assert!(of("PORT_PAGES") >= 768 && of("PORT_CLASSES") > 1, "{compared:?}");
+    assert_eq!((of("from_pod"), of("to_pod"), of("constants")), (1, 1, 1));
+    assert!(audit.compared.iter().all(|compared| compared.bytes > 0 || compared.object == "hooks"));
+
+    let maps = place.backend.datapath().policy().clone();
+    let lies: [(&str, &str, &dyn Fn()); 7] = [
+        ("POLICY", "ruleset", &|| {
+            let key = PolicyKey::new(2, Direction::Ingress, 3, CLASS_WEB);
+            let row = maps.policy.get(&key).expect("readable").expect("there");
+            maps.policy.set(&key, &PolicyValue { tier: row.tier + 1, ..row }).expect("written");
+        }),
+        ("PEERS", "10.1.0.", &|| {
+            let key = mapped([10, 1, 0, 2]);
+            let value = maps.peers.get(&key).expect("readable").expect("there");
+            maps.peers.set(&key, &PeerValue { echo: value.echo ^ 1, ..value }).expect("written");
+        }),
+        ("CIDRS", "/0", &|| lie(&maps.cidrs)),
+        ("RULESETS", "ruleset", &|| lie(&maps.rulesets)),
+        // One that nothing refers to.
+        ("PORT_PAGES", "page 5 of port table 60", &|| {
+            maps.port_pages.set(&(60 * 768 + 5), &1).expect("written");
+        }),
+        ("PORT_CLASSES", "page", &|| lie(&maps.port_classes)),
+        ("DEVICES", "interface", &|| lie(maps.devices.table())),
+    ];
+    for (map, words, lie) in lies {
+        lie();
+        let audit = place.backend.audit().expect("audit");
+        let [difference] = audit.differences.as_slice() else { panic!("{map}: {:?}", audit.differences) };
+        assert_eq!(difference.object, map);
+        assert!(difference.element.contains(words), "{difference}");
+        assert_ne!(difference.expected, difference.found);
+        assert_eq!(difference.entry, (map == "POLICY").then_some(64), "{difference}");
+        place.backend.apply(&change).expect("mended");
+        assert_eq!(place.backend.audit().expect("audit").differences, vec![], "{map}");
+    }
+    // Rows that nobody asked for, and rows that are gone.
+    let key = PolicyKey::new(2, Direction::Ingress, 3, CLASS_WEB);
+    maps.policy.remove(&key).expect("removed");
+    maps.peers.set(&mapped([192, 0, 2, 9]), &PeerValue { class: 1, echo: 0 }).expect("written");
+    let audit = place.backend.audit().expect("audit");
+    let lines = audit.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("peer class 2, port class 3 is missing"), "{lines:?}");
+    assert!(lines[1].contains("192.0.2.9 is there, though nothing asked for it"), "{lines:?}");
 }

@@ -5,8 +5,8 @@ use netlab_core::policy::Posture;
 use serde_json::Value;
 
 use super::{ask, enter, hooks, twin};
-use crate::args::lab::LabName;
-use crate::enforcement::{InForce, operation};
+use crate::args::enforce::Status;
+use crate::enforcement::{Difference, InForce, NodeInForce, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::style::{BAD, GOOD, paint};
@@ -14,9 +14,9 @@ use crate::output::table::Table;
 use crate::output::terminal::Terminal;
 
 /// Asks and prints.
-pub(crate) fn run(args: &LabName, terminal: &Terminal) -> Result<Exit, Failure> {
-    let state: InForce = ask(&args.lab, operation::STATUS, Value::Null)?;
-    terminal.answer(&Envelope::new("InForce", &state, Vec::new()), |_| render(&state, &args.lab))?;
+pub(crate) fn run(args: &Status, terminal: &Terminal) -> Result<Exit, Failure> {
+    let state: InForce = ask(&args.lab.lab, operation::STATUS, Value::Bool(args.audit))?;
+    terminal.answer(&Envelope::new("InForce", &state, Vec::new()), |_| render(&state, &args.lab.lab))?;
     Ok(if faults(&state).is_empty() { Exit::Yes } else { Exit::No })
 }
 
@@ -32,7 +32,15 @@ fn faults(state: &InForce) -> Vec<String> {
                 faults.push(format!("{}: {other} sees its packets before us", pod.pod));
             }
         }
-        faults.extend(node.drift.iter().map(|drift| format!("node {}: {drift}", node.node)));
+        match &node.audit {
+            Some(audit) => faults.extend(
+                audit
+                    .differences
+                    .iter()
+                    .map(|difference| format!("node {}: {}", node.node, words(difference))),
+            ),
+            None => faults.extend(node.drift.iter().map(|drift| format!("node {}: {drift}", node.node))),
+        }
         if node.lost_events > 0 {
             faults.push(format!(
                 "node {}: {} decisions did not fit into the ring",
@@ -41,6 +49,42 @@ fn faults(state: &InForce) -> Vec<String> {
         }
     }
     faults
+}
+
+/// A difference, with the bytes and the rule that it is about.
+fn words(difference: &Difference) -> String {
+    let Difference { object, element, what, key_hex, expected_hex, found_hex, entry, because, .. } =
+        difference;
+    let mut text = format!("{object}: {element} {what}");
+    if !key_hex.is_empty() {
+        text += &format!("; key {key_hex}");
+    }
+    for (said, bytes) in [("asked for", expected_hex), ("found", found_hex)] {
+        if let Some(bytes) = bytes.as_ref().filter(|bytes| bytes.len() <= 120) {
+            text += &format!("; {said} {bytes}");
+        }
+    }
+    if let Some(entry) = entry {
+        text += &format!("; entry {entry} is {because}");
+    }
+    text
+}
+
+/// What was compared on a node.
+fn compared(node: &NodeInForce, text: &mut String) {
+    let Some(audit) = &node.audit else { return };
+    let mut table = Table::new(["NODE", "COMPARED", "ID", "ROWS", "BYTES"]);
+    for row in &audit.compared {
+        table.row([
+            node.node.clone(),
+            row.object.clone(),
+            row.id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            row.rows.to_string(),
+            if row.bytes == 0 { "-".to_owned() } else { row.bytes.to_string() },
+        ]);
+    }
+    text.push('\n');
+    *text += &table.finish();
 }
 
 fn render(state: &InForce, lab: &str) -> String {
@@ -70,6 +114,9 @@ fn render(state: &InForce, lab: &str) -> String {
         }
     }
     text += &table.finish();
+    for node in &state.nodes {
+        compared(node, &mut text);
+    }
     if !faults.is_empty() {
         text.push('\n');
     }
