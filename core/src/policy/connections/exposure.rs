@@ -108,7 +108,7 @@ impl Future {
             .flat_map(|rule| rule.peers.iter().flatten())
             .filter_map(|peer| match &peer.matches {
                 PeerMatch::Pods(selector) => Some(selector),
-                PeerMatch::Block(_) | PeerMatch::Nodes(_) => None,
+                PeerMatch::Block(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
             })
             .collect();
         for selector in selectors {
