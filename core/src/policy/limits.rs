@@ -59,12 +59,20 @@ impl Limits {
                 let list = accepted.iter().chain(&rest[..count]).cloned().collect();
                 build(Policies { list })
             };
-            let all = with(rest.len());
-            if self.allow(&all) {
-                return Compiled { rulesets: all, diagnostics };
+            // Tables only grow with policies, so the first count that crosses can be found by doubling, then halving.
+            // Whoever crosses a limit seldom does so alone: then the next does too, and that costs one small build.
+            let (mut fits, mut crosses) = (0, 1.min(rest.len()));
+            loop {
+                let tables = with(crosses);
+                if !self.allow(&tables) && !rest.is_empty() {
+                    break;
+                }
+                if crosses == rest.len() {
+                    return Compiled { rulesets: tables, diagnostics };
+                }
+                fits = crosses;
+                crosses = (crosses * 2).min(rest.len());
             }
-            // Tables only grow with policies, so the first count that crosses can be found by halving.
-            let (mut fits, mut crosses) = (0, rest.len());
             while crosses - fits > 1 {
                 let middle = fits.midpoint(crosses);
                 if self.allow(&with(middle)) { fits = middle } else { crosses = middle }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use netlab_core::input::{Budget, Document, Loaded, load};
 use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::evaluate::{Outcome, evaluate};
+use netlab_core::policy::query::{End, Query, Service};
 use netlab_core::policy::{Limits, Numbers, Scope, compile, compile_with};
 
 /// Two pods on two nodes, and these policies: (name, the label of the pod they select, ingress rules).
@@ -71,4 +73,75 @@ fn peer_classes_have_a_budget_and_a_nodes_tables_know_its_own_policies_only() {
     let [refusal] = &compiled.diagnostics[..] else { panic!("{:?}", compiled.diagnostics) };
     assert_eq!(refusal.object.as_ref().map(|object| object.name.as_str()), Some("greedy"));
     assert!(refusal.message.contains("peer classes, the limit is 100"), "{}", refusal.message);
+}
+
+/// The two pods, and policies of the Admin tier about both: priority and ingress rules of each.
+fn tiers(policies: impl Iterator<Item = (usize, String)>) -> Loaded {
+    let mut text = String::new();
+    for (name, address) in [("mine", "10.0.0.1"), ("theirs", "10.0.0.2")] {
+        let _ = write!(
+            text,
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: a}}\nstatus: {{podIP: {address}}}\n"
+        );
+    }
+    for (index, (priority, rules)) in policies.enumerate() {
+        let _ = write!(
+            text,
+            "---\napiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\n\
+             metadata: {{name: p{index:04}}}\n\
+             spec: {{tier: Admin, priority: {priority}, subject: {{namespaces: {{}}}}, ingress: [{rules}]}}\n"
+        );
+    }
+    let loaded = load([Document { name: "world.yaml".into(), text: text.into() }], &Budget::default());
+    assert!(loaded.is_complete(), "{:#?}", loaded.diagnostics);
+    loaded
+}
+
+#[test]
+fn a_thousand_policies_that_pass_on_cost_no_more_rows_than_one() {
+    let pass = "{action: Pass, from: [{namespaces: {}}]}";
+    let last =
+        "{action: Deny, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 80}}}]}";
+    let chain = |length: usize| {
+        let passes = (0..length).map(|priority| (priority, [pass; 25].join(", ")));
+        tiers(passes.chain([(1000, last.to_owned())]))
+    };
+    let compiled = |loaded: &Loaded| compile(&loaded.cluster, &loaded.policies, &Scope::Cluster);
+    let (one, thousand) = (chain(1), chain(1000));
+    let (one, thousand) = (compiled(&one), compiled(&thousand));
+    assert!(thousand.diagnostics.is_empty(), "{:?}", thousand.diagnostics);
+    assert_eq!(thousand.rulesets.size(), one.rulesets.size());
+    // What is never asked is still told: the deny behind the chain, and every rule of it.
+    let query = Query {
+        from: vec![End::Pod(ObjectKey::new("a", "theirs"))],
+        to: vec![End::Pod(ObjectKey::new("a", "mine"))],
+        service: Service::Port { protocol: 6, port: 80 },
+    };
+    let loaded = chain(1000);
+    let answer = evaluate(&loaded.cluster, &thousand.rulesets, &query).expect("it can be encoded");
+    assert_eq!(answer.verdict, Outcome::Allow);
+    assert_eq!(answer.ingress.passed[0].name, "p0000");
+    assert_eq!(answer.ingress.losers.len(), 25 * 1000);
+}
+
+#[test]
+fn each_policy_that_brings_one_port_too_many_is_named_and_the_others_stay() {
+    // 10 ports each: 24 policies fit into a table, all others are too many, but for one that names no new port.
+    let ports = |policy: usize| {
+        let protocol = |port: usize| format!("{{tcp: {{destinationPort: {{number: {port}}}}}}}");
+        let first = if policy == 150 { 1000 } else { 1000 + 20 * policy };
+        let protocols: Vec<String> = (0..10).map(|port| protocol(first + 2 * port)).collect();
+        format!("{{action: Deny, from: [{{namespaces: {{}}}}], protocols: [{}]}}", protocols.join(", "))
+    };
+    let loaded = tiers((0..200).map(|policy| (policy, ports(policy))));
+    let compiled = compile(&loaded.cluster, &loaded.policies, &Scope::Cluster);
+    let refused: Vec<String> = compiled
+        .diagnostics
+        .iter()
+        .map(|refusal| refusal.object.as_ref().map(|object| object.name.clone()).unwrap_or_default())
+        .collect();
+    let expected: Vec<String> =
+        (24..200).filter(|policy| *policy != 150).map(|policy| format!("p{policy:04}")).collect();
+    assert_eq!(refused, expected);
+    assert!(compiled.rulesets.size().port_classes <= Limits::default().port_classes);
 }
