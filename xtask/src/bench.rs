@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
+mod adversarial;
 mod compile;
 mod datapath;
 mod figure;
@@ -43,6 +44,8 @@ pub(crate) enum Output {
 enum Part {
     /// Compile and recompile: time, peak of memory, classes and entries.
     Compile,
+    /// How the cost of policies made to hurt grows with their number.
+    Adversarial,
     /// What a packet costs in the kernel, beside nftables. Needs root.
     Datapath,
     /// A denied TCP packet, proved in an ephemeral lab: the whole command, from start to exit.
@@ -63,12 +66,13 @@ enum Part {
 
 impl Part {
     fn all() -> Vec<Self> {
-        vec![Self::Compile, Self::Datapath, Self::Prove { runs: 5 }]
+        vec![Self::Compile, Self::Adversarial, Self::Datapath, Self::Prove { runs: 5 }]
     }
 
     fn measure(&self) -> anyhow::Result<Vec<Figure>> {
         match self {
             Self::Compile => compile::all(),
+            Self::Adversarial => adversarial::all(),
             Self::Datapath => datapath::all(),
             Self::Prove { runs } => prove::denied_tcp(*runs),
             Self::CompileHere { pods, policies } => compile::here(*pods, *policies),

@@ -2,9 +2,10 @@
 //! policies and packets. Only with the feature `testing`; nothing of the product uses it.
 //!
 //! Invariant: it knows the wire structs, the oracle and text; not the model and not the compiler, which are what
-//! it helps to test ([`scale`] alone hands out a model too: what is timed starts there). Like the rest of the crate it
+//! it helps to test ([`scale`] and [`adversarial`] hand out a model too: what is timed starts there). Like the rest of the crate it
 //! is pure: texts and random numbers are passed in.
 
+pub mod adversarial;
 pub mod case;
 pub mod conformance;
 pub mod generate;

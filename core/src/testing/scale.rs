@@ -217,7 +217,7 @@ impl Scale {
 }
 
 /// Objects that nobody wrote in a file.
-fn sourced<T: Default>(objects: Vec<T>) -> Vec<Sourced<T>> {
+pub(super) fn sourced<T: Default>(objects: Vec<T>) -> Vec<Sourced<T>> {
     objects.into_iter().map(|object| Sourced { object, ..Sourced::default() }).collect()
 }
 

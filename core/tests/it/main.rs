@@ -1,5 +1,6 @@
 //! What users of the library see, one topic per file.
 
+mod adversarial;
 mod agreement;
 mod agreement_faults;
 mod agreement_manifests;
