@@ -177,6 +177,11 @@ fn honest(loaded: &Loaded, asked: Ask, datapath: Datapath) -> Proof {
     proof
 }
 
+/// Whether a fault of this name is wanted: all are, unless `NETLAB_FAULT` has words that must be in it.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    std::env::var("NETLAB_FAULT").map_or(true, |words| name.contains(&words))
+}
+
 /// Faults that are tried at one time: each proof waits for the kernel more than it works.
 const AT_ONCE: usize = 3;
 

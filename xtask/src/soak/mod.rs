@@ -129,14 +129,19 @@ fn mutations(root: &Path, end: Instant, tally: &Mutex<Tally>) {
         Ok(patches) => patches,
         Err(error) => return tell(&|tally| tally.fault(&format!("mutations: {error:#}"))),
     };
+    let mut left_out: Vec<&str> = Vec::new();
     for patch in &patches {
         if Instant::now() >= end {
-            tell(&|tally| tally.not_run(&format!("mutation {}: no time was left", patch.name)));
+            left_out.push(&patch.name);
             continue;
         }
         let (fate, time) = mutator.try_one(patch, true);
         print_fate(patch, &fate, time);
         tell(&|tally| tally.mutation(patch, &fate));
+    }
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        tell(&|tally| tally.not_run(&format!("{} mutations, no time was left: {names}", left_out.len())));
     }
 }
 
