@@ -1,6 +1,7 @@
 //! `netlab enforce …`.
 
 use clap::{Args, Subcommand, ValueEnum};
+use netlab_core::endpoint_ref::EndpointRef;
 
 use super::lab::LabName;
 
@@ -33,10 +34,14 @@ pub(crate) enum Enforce {
   netlab enforce map policy --lab lab -n shop -o wide
   netlab enforce map conntrack --lab lab")]
     Map(Map),
-    /// Print verdicts as they fall
+    /// Print verdicts as they fall, or why a pod's last packet was dropped
+    ///
+    /// What a trace does not show, because the ring of decisions was full or a flood was sampled, is counted and said.
+    /// With `--last` exit 0: a drop is known; 1: none is.
     #[command(after_help = "Examples:
   netlab enforce trace --lab lab --timeout 1s
-  netlab enforce trace --lab lab --count 10 --timeout 1s -o json")]
+  netlab enforce trace --lab lab --count 10 --timeout 1s -o json
+  netlab enforce trace --lab lab --last pod/db -n shop")]
     Trace(Trace),
     /// Take the programs off: every pod is open then
     #[command(
@@ -90,4 +95,7 @@ pub(crate) struct Trace {
     /// End after so many verdicts
     #[arg(long, value_name = "NUMBER")]
     pub(crate) count: Option<u64>,
+    /// Tell why the last packet from or to this pod was dropped, and end
+    #[arg(long, value_name = "[pod/][NAMESPACE/]NAME", conflicts_with = "count")]
+    pub(crate) last: Option<EndpointRef>,
 }

@@ -1,13 +1,14 @@
 //! A verdict of the program, in words.
 //!
-//! Invariant: what is said of a decision comes from its event and from the compilation that numbered its entry.
+//! Invariant: what is said of a decision comes from its event and from the compilation that was in force when it fell.
 
 use std::net::IpAddr;
 
-use netlab_core::policy::Rulesets;
 use netlab_ebpf::abi::{Address, Direction, Event, PolicyValue, ipv4_of, is_ipv4};
 use netlab_ebpf::reason::Reason;
 use serde::{Deserialize, Serialize};
+
+use super::cause::Cause;
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,17 +40,15 @@ pub(crate) struct Decision {
     pub(crate) reason: String,
     /// The rule that put the entry there, or the policies that isolate.
     pub(crate) because: String,
+    /// The same in parts, with the places where they are written.
+    #[serde(flatten)]
+    pub(crate) cause: Cause,
 }
 
 impl Decision {
-    /// An event in words.
-    pub(super) fn new(node: &str, pod: Option<&str>, event: &Event, rulesets: Option<&Rulesets>) -> Self {
-        let citation = rulesets.and_then(|rulesets| rulesets.cite(event.entry));
-        let because = match citation {
-            // A reason that is built in says it all by its name.
-            Some(citation) if citation.reason == Reason::Row => citation.because(),
-            _ => String::new(),
-        };
+    /// An event in words; its entry is the compilation's.
+    pub(super) fn new(node: &str, pod: Option<&str>, event: &Event, cause: Cause) -> Self {
+        let because = cause.because.clone();
         Self {
             node: node.to_owned(),
             pod: pod.map_or_else(|| format!("interface {}", event.ifindex), str::to_owned),
@@ -74,6 +73,7 @@ impl Decision {
                 .or_else(|| Reason::from_entry(event.entry))
                 .map_or(String::new(), |reason| reason.describe().to_owned()),
             because,
+            cause,
         }
     }
 }

@@ -6,14 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::input::{Budget, Document, load};
-use netlab_core::model::cluster::ObjectKey;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Limits, Numbers, Posture, Rulesets, Scope, compile_with};
-use netlab_ebpf::abi::{Direction, Event};
+use netlab_ebpf::abi::Direction;
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::attach::Attached;
 use netlab_enforcer::backend::tc::TcBackend;
@@ -24,11 +23,11 @@ use netlab_plugin::contract::Backend;
 use serde_json::Value;
 
 use super::rows::{self, Words, posture};
-use super::{Decision, InForce, MapDump, NodeInForce, NodeMap, PodInForce, Policies, operation};
+use super::{InForce, MapDump, NodeInForce, NodeMap, PodInForce, Policies, operation};
 use crate::failure::Failure;
 
-/// How often the ring of decisions is looked at while somebody listens.
-const TRACE_INTERVAL: Duration = Duration::from_millis(10);
+/// How many changes back a decision can be cited.
+const REMEMBERED_CHANGES: usize = 16;
 /// How many times as large as the first set a later one may be, with the one before it still in the maps.
 const HEADROOM: u32 = 4;
 
@@ -51,17 +50,56 @@ pub(crate) fn supervise() -> Result<(), Failure> {
 
 /// The enforcer of a lab.
 #[derive(Default)]
-struct Enforcer {
+pub(super) struct Enforcer {
     state: Mutex<State>,
-    tracing: Mutex<()>,
+    pub(super) tracing: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
-    nodes: BTreeMap<String, TcBackend>,
-    rulesets: Option<Rulesets>,
+pub(super) struct State {
+    pub(super) nodes: BTreeMap<String, TcBackend>,
+    pub(super) history: History,
     numbers: Numbers,
     generation: u32,
+}
+
+/// What is in force, and what was.
+#[derive(Default)]
+pub(super) struct History {
+    /// By generation; the last is in force, if anything is.
+    changes: BTreeMap<u32, Compiled>,
+    in_force: bool,
+}
+
+/// What a generation was compiled from and to.
+pub(super) struct Compiled {
+    pub(super) cluster: Cluster,
+    pub(super) rulesets: Rulesets,
+}
+
+impl History {
+    fn record(&mut self, generation: u32, compiled: Compiled) {
+        self.in_force = true;
+        self.changes.insert(generation, compiled);
+        while self.changes.len() > REMEMBERED_CHANGES {
+            self.changes.pop_first();
+        }
+    }
+
+    /// What is in force.
+    fn rulesets(&self) -> Option<&Rulesets> {
+        self.changes.last_key_value().filter(|_| self.in_force).map(|(_, compiled)| &compiled.rulesets)
+    }
+
+    /// The generation in force; 0 when nothing is.
+    pub(super) fn generation(&self) -> u32 {
+        self.changes.last_key_value().filter(|_| self.in_force).map_or(0, |(generation, _)| *generation)
+    }
+
+    /// What was in force when a decision of this generation fell.
+    pub(super) fn compiled(&self, generation: u32) -> Option<&Compiled> {
+        self.changes.range(..=generation).next_back().map(|(_, compiled)| compiled)
+    }
 }
 
 impl Handler for Enforcer {
@@ -92,13 +130,17 @@ impl Handler for Enforcer {
                 serde_json::to_value(self.map(lab, map)?).map_err(json)
             }
             operation::TRACE => self.trace(lab, reply).map(|()| Value::Null),
+            operation::LAST => {
+                let pod = parameters.as_str().unwrap_or_default();
+                serde_json::to_value(self.last_drops(lab, pod)?).map_err(json)
+            }
             _ => Err(format!("this lab does not know `{operation}`")),
         }
     }
 }
 
 impl Enforcer {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +195,8 @@ impl Enforcer {
             })?;
         }
         state.generation = generation;
-        state.rulesets = Some(compiled.rulesets);
+        let compiled = Compiled { cluster: loaded.cluster, rulesets: compiled.rulesets };
+        state.history.record(generation, compiled);
         Ok(())
     }
 
@@ -166,15 +209,15 @@ impl Enforcer {
             .map(|leftover| format!("{}: {}", leftover.what, leftover.why))
             .collect();
         state.nodes.clear();
-        state.rulesets = None;
+        state.history.in_force = false;
         if left.is_empty() { Ok(()) } else { Err(left.join("; ")) }
     }
 
     fn in_force(&self, lab: &Lab, audit: bool) -> Result<InForce, String> {
         let mut state = self.state();
-        let state = &mut *state;
-        let rulesets = state.rulesets.as_ref();
-        let generation = if state.rulesets.is_some() { state.generation } else { 0 };
+        let State { nodes: backends, history, .. } = &mut *state;
+        let rulesets = history.rulesets();
+        let generation = history.generation();
         let names: BTreeSet<&String> = lab.host_interfaces().values().map(|at| &at.node).collect();
         let mut nodes = Vec::new();
         for name in names {
@@ -190,7 +233,7 @@ impl Enforcer {
                 };
                 pods.insert(at.index, pod);
             }
-            if let Some(backend) = state.nodes.get_mut(name) {
+            if let Some(backend) = backends.get_mut(name) {
                 let observed = backend.observe().map_err(|error| chain(&error))?;
                 node.drift = observed.drift;
                 node.counters = observed.counters.into_iter().filter(|(_, packets)| *packets > 0).collect();
@@ -223,7 +266,7 @@ impl Enforcer {
         for (name, backend) in &state.nodes {
             let slots = backend.tables().map(|tables| &tables.slots);
             let mut words = Words {
-                rulesets: state.rulesets.as_ref(),
+                rulesets: state.history.rulesets(),
                 slots,
                 pods: BTreeMap::new(),
                 by_ruleset: BTreeMap::new(),
@@ -246,59 +289,6 @@ impl Enforcer {
         }
         Ok(dump)
     }
-
-    /// Sends decisions as they fall. The ring has one reader, so there is one trace at a time.
-    fn trace(&self, lab: &Lab, reply: &mut Reply<'_>) -> Result<(), String> {
-        let Ok(_alone) = self.tracing.try_lock() else {
-            return Err("somebody traces this lab already".to_owned());
-        };
-        let pods: BTreeMap<(&str, u32), String> = lab
-            .host_interfaces()
-            .iter()
-            .map(|(key, at)| ((at.node.as_str(), at.index), key.to_string()))
-            .collect();
-        // What fell before somebody listened is not news.
-        self.drain();
-        while !reply.is_gone() {
-            let decisions: Vec<Decision> = {
-                let events = self.drain();
-                let state = self.state();
-                let rulesets = state.rulesets.as_ref();
-                events
-                    .iter()
-                    .map(|(node, event)| {
-                        let pod = pods.get(&(node.as_str(), event.ifindex)).map(String::as_str);
-                        Decision::new(node, pod, event, rulesets)
-                    })
-                    .collect()
-            };
-            for decision in decisions {
-                let event = serde_json::to_value(decision).map_err(|error| error.to_string())?;
-                if reply.event(&event).is_err() {
-                    return Ok(());
-                }
-            }
-            std::thread::sleep(TRACE_INTERVAL);
-        }
-        Ok(())
-    }
-
-    /// Every decision that waits, by node.
-    fn drain(&self) -> Vec<(String, Event)> {
-        let mut state = self.state();
-        state
-            .nodes
-            .iter_mut()
-            .flat_map(|(node, backend)| {
-                let events = backend.datapath_mut().events().drain();
-                let named = |event: Event| Event {
-                    entry: backend.entry(event.entry, event.word.generation()).unwrap_or(event.entry),
-                    ..event
-                };
-                events.into_iter().map(|event| (node.clone(), named(event))).collect::<Vec<_>>()
-            })
-            .collect()
-    }
 }
 
 /// Programs, maps and claims of a node.
@@ -318,7 +308,9 @@ fn describe(
     node.maps.insert("CONNTRACK4".to_owned(), state.conntrack4.id());
     node.maps.insert("CONNTRACK6".to_owned(), state.conntrack6.id());
     node.maps.insert("COUNTERS".to_owned(), state.counters.id());
+    node.maps.insert("LAST_DROP".to_owned(), state.last_drops.id());
     node.lost_events = state.lost_events().map_err(|error| chain(&error))?;
+    node.sampled_events = state.sampled_out_events().map_err(|error| chain(&error))?;
     node.rows = datapath.policy().policy.keys().map_err(|error| chain(&error))?.len() as u64;
     for attached in backend.attached() {
         let Some(pod) = pods.get_mut(&attached.ifindex()) else { continue };
@@ -358,7 +350,7 @@ fn sentence(finding: &Diagnostic) -> String {
 }
 
 /// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -4,14 +4,18 @@
 //! failed; the numbers of classes, entries and pods live as long as the supervisor, so an entry keeps its
 //! meaning from one change to the next. Knows nothing of arguments and output.
 
+mod cause;
 mod decision;
 mod inside;
+mod last;
 mod rows;
+mod trace;
 
 use netlab_core::policy::Posture;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub(crate) use cause::Cause;
 pub(crate) use decision::Decision;
 pub(crate) use inside::supervise;
 
@@ -25,8 +29,10 @@ pub(crate) mod operation {
     pub(crate) const STATUS: &str = "enforce.status";
     /// A map's name in, [`super::MapDump`] out.
     pub(crate) const MAP: &str = "enforce.map";
-    /// [`super::Decision`]s until nobody listens.
+    /// [`super::Told`] until nobody listens.
     pub(crate) const TRACE: &str = "enforce.trace";
+    /// A pod as namespace/name in, [`super::LastDrops`] out.
+    pub(crate) const LAST: &str = "enforce.last";
 }
 
 /// Texts of policies and of the cluster around them.
@@ -68,8 +74,10 @@ pub(crate) struct NodeInForce {
     pub(crate) drift: Vec<String>,
     /// Packets by entry, as far as any was seen.
     pub(crate) counters: BTreeMap<u32, u64>,
-    /// Events that did not fit into the ring.
+    /// Decisions that did not fit into the ring: nobody read it, or not fast enough.
     pub(crate) lost_events: u64,
+    /// Decisions of floods beyond what is told of them.
+    pub(crate) sampled_events: u64,
     /// Everything compared, when that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<NodeAudit>,
@@ -147,6 +155,63 @@ pub(crate) struct PodInForce {
     pub(crate) egress_isolated: bool,
     /// Programs of others that see its packets first.
     pub(crate) before_us: Vec<String>,
+}
+
+/// What a trace is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Told {
+    /// A decision.
+    Decision(Box<Decision>),
+    /// Decisions that are not among these.
+    NotShown(NotShown),
+}
+
+/// How many decisions of a node were not told since it was last said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NotShown {
+    /// The node.
+    pub(crate) node: String,
+    /// Of a flood, beyond what is told of it.
+    pub(crate) sampled: u64,
+    /// The ring was full.
+    pub(crate) lost: u64,
+}
+
+/// What was dropped last, of a pod.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LastDrops {
+    /// namespace/name.
+    pub(crate) pod: String,
+    /// The generation in force; 0 when nothing is.
+    pub(crate) generation: u32,
+    /// The newest first.
+    pub(crate) drops: Vec<LastDrop>,
+}
+
+/// A hook's last drop.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LastDrop {
+    /// How long ago, to the kernel's tick; time for which the machine slept does not count.
+    pub(crate) seconds_ago: f64,
+    /// How many packets the hook has dropped, with this one.
+    pub(crate) number: u64,
+    /// The generation that was in force.
+    pub(crate) generation: u32,
+    /// Who sent it, if that can be told.
+    pub(crate) from: Option<String>,
+    /// To whom.
+    pub(crate) to: Option<String>,
+    /// The decision.
+    #[serde(flatten)]
+    pub(crate) decision: Decision,
+    /// The kernel's id of the map.
+    pub(crate) map_id: u32,
+    /// The key, as `bpftool` takes it.
+    pub(crate) key_hex: String,
 }
 
 /// A map as the kernel holds it.

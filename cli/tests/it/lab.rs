@@ -89,6 +89,12 @@ fn a_lab_lives_as_its_help_says() {
     ];
     for step in life {
         let examples = of.remove(step).unwrap_or_else(|| panic!("`netlab {step}` has no examples on a lab"));
+        if step == "enforce trace" {
+            // Something to have been dropped.
+            labs.shell(
+                "netlab lab exec --lab lab shop/web -- timeout 0.2 bash -c 'echo >/dev/tcp/10.244.1.2/5432'",
+            );
+        }
         for example in examples {
             let printed = labs.good(&example);
             // A lab may be silent, but whoever traces it is told that it listens.
@@ -168,6 +174,117 @@ fn what_is_in_force_can_be_seen_changed_and_taken_off() {
     assert!(ended, "the supervisor still runs: {state}");
 }
 
+/// Who asks after the fact is told what a proof would say: entry, rule or isolating policies, places, near misses.
+#[test]
+fn the_last_drop_is_told_after_the_fact() {
+    if !root_or_skip("the_last_drop_is_told_after_the_fact") {
+        return;
+    }
+    let labs = Labs::new();
+    labs.good("netlab lab up -f examples/shop");
+    let run = labs.shell("netlab enforce trace --last web -n shop");
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.starts_with("NO DROP  shop/web"), "{}", run.stdout);
+    labs.shell("netlab lab exec shop/web -- timeout 0.2 bash -c 'echo >/dev/tcp/10.244.1.2/5432'");
+    // The sender asks, and so does who did not get it.
+    for pod in ["pod/shop/web", "shop/db"] {
+        let text = labs.good(&format!("netlab enforce trace --last {pod}"));
+        let head = text.lines().next().unwrap_or_default();
+        assert!(
+            head.starts_with("DROPPED ") && head.ends_with(" ago  shop/web -> shop/db 5432/tcp"),
+            "{text}"
+        );
+        for part in
+            ["ingress of shop/db on node-2", "default deny", "policies/", "near miss", "wants app=api"]
+        {
+            assert!(text.contains(part), "no {part:?} in: {text}");
+        }
+        for twin in twins(&text) {
+            let run = shell(&twin);
+            assert!(run.code == Some(0) && !run.stdout.trim().is_empty(), "`{twin}`: {}", run.stderr);
+        }
+    }
+    let (code, last) = labs.json("netlab enforce trace --last shop/db");
+    assert_eq!(code, Some(0));
+    let drop = &last["drops"][0];
+    assert_eq!((&last["kind"], &drop["verdict"]), (&"LastDrops".into(), &"deny".into()));
+    assert_eq!((&drop["from"], &drop["to"]), (&"shop/web".into(), &"shop/db".into()));
+    assert!(drop["secondsAgo"].as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds)), "{drop}");
+    assert!(drop["isolatedBy"][0]["file"].as_str().is_some_and(|file| file.ends_with(".yaml")), "{drop}");
+    assert!(drop["nearMisses"][0]["line"].is_u64(), "{drop}");
+    // The proof of the same packet cites the same.
+    let proof = labs.shell(
+        "netlab policy prove -f examples/shop --from shop/web --to shop/db --port 5432 --allow-simulated -o json",
+    );
+    let proof: Value = serde_json::from_str(&proof.stdout).expect("a proof");
+    assert_eq!(proof["isolatedBy"], drop["isolatedBy"]);
+    assert_eq!(proof["nearMisses"], drop["nearMisses"]);
+    // A change of policy does not change why it was dropped then.
+    labs.good("netlab enforce attach -f examples/shop");
+    let text = labs.good("netlab enforce trace --last shop/db");
+    assert!(text.contains("generation 1 decided, 2 is in force now"), "{text}");
+    assert!(text.contains("near miss"), "{text}");
+
+    let run = labs.shell("netlab enforce trace --last shop/dv");
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("did you mean `shop/db`?"), "{}", run.stderr);
+    assert_eq!(labs.shell("netlab enforce trace --last svc/shop/db").code, Some(2));
+    labs.good("netlab enforce detach");
+    assert_eq!(labs.shell("netlab enforce trace --last shop/db").code, Some(3));
+}
+
+/// A rule of another tier is told with its name and place; of a flood it is said how much was not told.
+#[test]
+fn a_trace_tells_tiers_and_what_it_does_not_show() {
+    const GUARD: &str = "
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: no-echo}
+spec:
+  priority: 1
+  subject: {namespaces: {matchLabels: {kubernetes.io/metadata.name: shop}}}
+  ingress:
+    - name: not-9999
+      action: Deny
+      from: [{namespaces: {}}]
+      ports: [{portNumber: {protocol: UDP, port: 9999}}]
+";
+    if !root_or_skip("a_trace_tells_tiers_and_what_it_does_not_show") {
+        return;
+    }
+    let labs = Labs::new();
+    let file = labs.directory.path().join("guard.yaml");
+    std::fs::write(&file, GUARD).expect("written");
+    labs.good("netlab lab up -f examples/shop");
+    labs.good(&format!("netlab enforce attach -f examples/shop -f {}", file.display()));
+    // More datagrams than the ring takes before it is read again.
+    let flood = "sleep 1; netlab lab exec shop/web -- bash -c \
+                 'exec 3>/dev/udp/10.244.1.2/9999; for i in $(seq 8000); do echo -n x >&3; done'";
+    let seen =
+        labs.shell(&format!("({flood}) >/dev/null 2>&1 & netlab enforce trace --timeout 10s -o json; wait"));
+    let seen: Vec<Value> =
+        seen.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON lines")).collect();
+    let denied: Vec<&Value> =
+        seen.iter().filter(|d| d["destinationPort"] == 9999 && d["direction"] == "ingress").collect();
+    let first = denied.first().expect("told");
+    assert_eq!((&first["tier"], &first["rule"]["ruleName"]), (&"admin".into(), &"not-9999".into()));
+    assert_eq!((&first["rule"]["kind"], &first["rule"]["line"]), (&"AdminNetworkPolicy".into(), &11.into()));
+    let told = denied.len() as u64;
+    let more = |kind: &str| seen.iter().filter_map(|line| line[kind].as_u64()).sum::<u64>();
+    assert_eq!(more("sampled"), 0, "in a lab nothing is sampled");
+    let (_, status) = labs.json("netlab enforce status");
+    let entry = first["entry"].to_string();
+    let node = status["nodes"].as_array().expect("nodes").iter().find(|node| node["node"] == "node-2");
+    let counted = node.expect("node-2")["counters"][&entry].as_u64().expect("counted");
+    assert!(counted > 1_000, "{counted}");
+    // What is lost may be other decisions as well, such as the same datagrams at their source.
+    assert!(told + more("lost") >= counted, "told {told}, lost {}, counted {counted}", more("lost"));
+    let text = labs.good("netlab enforce trace --last shop/db");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("AdminNetworkPolicy no-echo spec.ingress[0].from[0] Deny \"not-9999\""), "{text}");
+    assert!(words.contains("guard.yaml:11"), "{text}");
+}
+
 #[test]
 fn an_audit_names_the_row_that_somebody_changed_and_its_rule() {
     if !root_or_skip("an_audit_names_the_row_that_somebody_changed_and_its_rule") {
@@ -197,7 +314,9 @@ fn an_audit_names_the_row_that_somebody_changed_and_its_rule() {
     let row = node["rows"]
         .as_array()
         .and_then(|rows| {
-            rows.iter().find(|row| row["words"][6].as_str().is_some_and(|why| why.contains("spec.")))
+            rows.iter().find(|row| {
+                row["words"][6].as_str().is_some_and(|why| why.contains("shop/") && why.contains("spec."))
+            })
         })
         .expect("a row with a rule");
     let (key, value) = (row["keyHex"].as_str().expect("key"), row["valueHex"].as_str().expect("value"));

@@ -1,6 +1,7 @@
 //! `netlab enforce …`: one file per verb, and what they share.
 
 pub(super) mod attach;
+mod last;
 pub(super) mod map;
 pub(super) mod plan;
 pub(super) mod status;

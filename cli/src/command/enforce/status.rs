@@ -41,12 +41,6 @@ fn faults(state: &InForce) -> Vec<String> {
             ),
             None => faults.extend(node.drift.iter().map(|drift| format!("node {}: {drift}", node.node))),
         }
-        if node.lost_events > 0 {
-            faults.push(format!(
-                "node {}: {} decisions did not fit into the ring",
-                node.node, node.lost_events
-            ));
-        }
     }
     faults
 }
