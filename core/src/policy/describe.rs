@@ -289,6 +289,16 @@ impl View<'_> {
                 ));
             }
         }
+        // The kind without priorities stands behind all others of its tier, which nothing says but the list's order.
+        let baseline = || acting.iter().filter(|policy| policy.tier == PolicyTier::Baseline);
+        for policy in baseline().filter(|policy| policy.priority.is_none()) {
+            if let Some(other) = baseline().find(|other| other.priority.is_some()) {
+                notes.push(format!(
+                    "{} has no priority: the API leaves open whether it comes before {} or after it",
+                    policy.id, other.id
+                ));
+            }
+        }
         notes
     }
 }

@@ -137,3 +137,22 @@ fn a_pod_that_policies_do_not_see_says_so() {
     assert!(story.ingress.policies.is_empty() && !story.ingress.isolated);
     assert_eq!(story.notes[0], "it uses its node's network: no policy selects it, and others see its node");
 }
+
+#[test]
+fn what_the_api_does_not_order_is_noted() {
+    let policy = |version: &str, kind: &str, name: &str, fields: &str| {
+        format!(
+            "---\napiVersion: policy.networking.k8s.io/{version}\nkind: {kind}\nmetadata: {{name: {name}}}\n\
+             spec: {{{fields}subject: {{namespaces: {{}}}}, ingress: [{{action: Deny, from: [{{namespaces: {{}}}}]}}]}}\n"
+        )
+    };
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: x}}\n".to_owned()
+        + &policy("v1alpha2", "ClusterNetworkPolicy", "a", "tier: Admin, priority: 3, ")
+        + &policy("v1alpha1", "AdminNetworkPolicy", "b", "priority: 3, ")
+        + &policy("v1alpha2", "ClusterNetworkPolicy", "c", "tier: Baseline, priority: 3, ")
+        + &policy("v1alpha1", "BaselineAdminNetworkPolicy", "default", "");
+    let notes = told(&text, "x", "web").notes;
+    let has = |words: &str| notes.iter().any(|note| note.contains(words));
+    assert!(has("AdminNetworkPolicy b and ClusterNetworkPolicy a have one priority"), "{notes:?}");
+    assert!(has("BaselineAdminNetworkPolicy default has no priority"), "{notes:?}");
+}
