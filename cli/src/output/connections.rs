@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::io;
 
 use netlab_core::policy::connections::exposure::Exposure;
-use netlab_core::policy::connections::{Allowed, Connections, Peer, PeerKind, Row, Side};
+use netlab_core::policy::connections::{Allowed, Connection, Connections, Peer, PeerKind, Row, Side};
 
 use super::layout::{WIDTH, wrap};
+use super::style::harmless;
 use super::table::Table;
 
 /// The names under which peers are shown.
@@ -132,12 +134,51 @@ pub(crate) fn table(connections: &Connections) -> String {
 }
 
 /// Every pair, with the kinds of both ends, and the summary.
-pub(crate) fn wide(connections: &Connections) -> String {
-    let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
-    for [from, to, allowed] in pairs(connections) {
-        table.row([from, to, allowed]);
+pub(crate) fn wide(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
+    let cells = Cells::new(connections, |text| harmless(text));
+    if !connections.list.is_empty() {
+        let width = |position: fn(&Connection) -> usize, heading: &str| {
+            let longest = connections.list.iter().map(|pair| cells.width(position(pair))).max();
+            longest.unwrap_or_default().max(heading.len())
+        };
+        let (from_width, to_width) = (width(|pair| pair.from, "FROM"), width(|pair| pair.to, "TO"));
+        writeln!(out, "{:<from_width$}  {:<to_width$}  ALLOWED", "FROM", "TO")?;
+        cells.each(connections, |[from, to, allowed]| {
+            writeln!(out, "{from:<from_width$}  {to:<to_width$}  {allowed}")
+        })?;
     }
-    with_summary(&table, connections.list.is_empty(), connections)
+    out.write_all(summary(connections).as_bytes())
+}
+
+/// The texts of peers and of sets of ports, each made once.
+struct Cells {
+    peers: Vec<String>,
+    sets: Vec<String>,
+}
+
+impl Cells {
+    fn new(connections: &Connections, shape: impl Fn(&str) -> String) -> Self {
+        Self {
+            peers: connections.peers.iter().map(|peer| shape(&peer.id)).collect(),
+            sets: connections.sets().iter().map(|set| shape(&set.to_string())).collect(),
+        }
+    }
+
+    fn width(&self, peer: usize) -> usize {
+        self.peers.get(peer).map_or(0, |text| text.chars().count())
+    }
+
+    /// Each pair as three cells.
+    fn each(
+        &self,
+        connections: &Connections,
+        mut row: impl FnMut([&str; 3]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        connections
+            .list
+            .iter()
+            .try_for_each(|pair| row([&self.peers[pair.from], &self.peers[pair.to], &self.sets[pair.set()]]))
+    }
 }
 
 fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String {
@@ -180,17 +221,6 @@ pub(crate) fn summary(connections: &Connections) -> String {
     text
 }
 
-/// Each pair as three cells.
-fn pairs(connections: &Connections) -> impl Iterator<Item = [String; 3]> {
-    connections.list.iter().map(|pair| {
-        [
-            connections.peers[pair.from].id.clone(),
-            connections.peers[pair.to].id.clone(),
-            connections.allowed(pair).to_string(),
-        ]
-    })
-}
-
 /// A cell of comma-separated values as RFC 4180 quotes it.
 pub(super) fn quoted(cell: String) -> String {
     if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
@@ -200,7 +230,12 @@ pub(super) fn quoted(cell: String) -> String {
 pub(crate) fn exposed(exposure: &Exposure, wide: bool) -> String {
     let connections = &exposure.connections;
     let mut text = String::from("\nwith pods that do not exist yet\n");
-    let rows: Vec<[String; 3]> = if wide { pairs(connections).collect() } else { folded(connections) };
+    let name = |position: usize| connections.peers[position].id.clone();
+    let every = connections
+        .list
+        .iter()
+        .map(|pair| [name(pair.from), name(pair.to), connections.allowed(pair).to_string()]);
+    let rows: Vec<[String; 3]> = if wide { every.collect() } else { folded(connections) };
     if rows.is_empty() {
         text.push_str("nothing is allowed\n");
     } else {
@@ -228,27 +263,26 @@ pub(crate) fn exposed(exposure: &Exposure, wide: bool) -> String {
     text
 }
 
-/// Comma-separated values.
-pub(crate) fn csv(connections: &Connections) -> String {
-    let mut text = String::from("from,to,allowed\n");
-    for cells in pairs(connections) {
-        let _ = writeln!(text, "{}", cells.map(quoted).join(","));
+/// Comma-separated values, with the headings or without.
+pub(crate) fn csv(connections: &Connections, headings: bool, out: &mut dyn io::Write) -> io::Result<()> {
+    if headings {
+        out.write_all(b"from,to,allowed\n")?;
     }
-    text
+    let cells = Cells::new(connections, |text| quoted(text.to_owned()));
+    cells.each(connections, |[from, to, allowed]| writeln!(out, "{from},{to},{allowed}"))
 }
 
 /// A table for Markdown.
-pub(crate) fn markdown(connections: &Connections) -> String {
-    let mut text = String::from("| from | to | allowed |\n|---|---|---|\n");
-    for [from, to, allowed] in pairs(connections) {
-        // Brackets would be read as the text of a link.
-        let _ = writeln!(text, "| `{from}` | `{to}` | {allowed} |");
-    }
-    text + "\n" + &summary(connections)
+pub(crate) fn markdown(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
+    out.write_all(b"| from | to | allowed |\n|---|---|---|\n")?;
+    // Brackets would be read as the text of a link.
+    let cells = Cells::new(connections, str::to_owned);
+    cells.each(connections, |[from, to, allowed]| writeln!(out, "| `{from}` | `{to}` | {allowed} |"))?;
+    write!(out, "\n{}", summary(connections))
 }
 
 /// A graph: namespaces as clusters, connections as edges.
-pub(crate) fn dot(connections: &Connections) -> String {
+pub(crate) fn dot(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let names = Names::new(&connections.peers);
     let mut by_namespace: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
@@ -276,8 +310,8 @@ pub(crate) fn dot(connections: &Connections) -> String {
             text.push_str("  }\n");
         }
     }
-    for [from, to, allowed] in pairs(connections) {
-        let _ = writeln!(text, "  {} -> {} [label={}];", quoted(&from), quoted(&to), quoted(&allowed));
-    }
-    text + "}\n"
+    out.write_all(text.as_bytes())?;
+    let cells = Cells::new(connections, |text| quoted(text));
+    cells.each(connections, |[from, to, allowed]| writeln!(out, "  {from} -> {to} [label={allowed}];"))?;
+    out.write_all(b"}\n")
 }

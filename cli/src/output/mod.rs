@@ -3,6 +3,7 @@
 //! Invariant: data goes to standard output and everything else to standard error; with `-o json` standard
 //! output holds nothing but JSON. Colour and marks never carry a meaning that the words do not.
 
+pub(crate) mod busy;
 pub(crate) mod claims;
 pub(crate) mod connections;
 pub(crate) mod describe;

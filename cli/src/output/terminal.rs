@@ -2,7 +2,7 @@
 //!
 //! Invariant: a reader that went away (a closed pipe) is no error: the answer still decides the exit code.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
 use anstream::{AutoStream, ColorChoice};
@@ -11,6 +11,7 @@ use netlab_core::envelope::Envelope;
 use netlab_core::input::what_if::Supposed;
 use serde::Serialize;
 
+use super::busy::Busy;
 use super::diagnostic::{self, Texts};
 use super::layout::{WIDTH, wrap};
 use super::style::{BAD, Charset, POINTER, harmless, paint};
@@ -92,14 +93,23 @@ impl Terminal {
         self.write(text)
     }
 
+    /// Writes data for machines as it is made, which need not be in memory as a whole.
+    pub(crate) fn stream(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        if let Some(supposed) = self.supposed.get() {
+            self.note(what_if::render(supposed).trim_end());
+        }
+        self.rows(write)
+    }
+
+    /// The same without a word about what is supposed.
+    pub(crate) fn rows(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+        let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+        written(write(&mut stdout).and_then(|()| stdout.flush()))
+    }
+
     fn write(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::unreadable("cannot write to standard output").because(&error))
-            }
-            _ => Ok(()),
-        }
+        written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
 
     /// Writes an answer as the user wants it: `human` for people, else the value in its envelope.
@@ -117,12 +127,24 @@ impl Terminal {
             Failure::unreadable("cannot write the answer as JSON: this is a bug in netlab").because(&error)
         };
         let value = WithWhatIf { answer: value, what_if: self.supposed.get() };
-        let text = if self.format == Format::Yaml {
-            yaml::document(&serde_json::to_value(value).map_err(bug)?)
-        } else {
-            serde_json::to_string_pretty(&value).map_err(bug)? + "\n"
-        };
-        self.write(&text)
+        if self.format == Format::Yaml {
+            return self.write(&yaml::document(&serde_json::to_value(value).map_err(bug)?));
+        }
+        let mut not_json = None;
+        let streamed = self.rows(|out| {
+            serde_json::to_writer_pretty(&mut *out, &value).or_else(|error| match error.io_error_kind() {
+                Some(kind) => Err(io::Error::from(kind)),
+                None => {
+                    not_json = Some(error);
+                    Ok(())
+                }
+            })?;
+            out.write_all(b"\n")
+        });
+        match not_json {
+            Some(error) => Err(bug(error)),
+            None => streamed,
+        }
     }
 
     /// Writes a value as one line of JSON: for commands that go on until they are stopped.
@@ -145,6 +167,12 @@ impl Terminal {
         if self.verbose > 0 {
             self.note(text);
         }
+    }
+
+    /// Says on a terminal what takes longer than a second, until the returned value is dropped. It has a thread of its
+    /// own: nothing for a process that wants to enter a user namespace.
+    pub(crate) fn busy(&self, what: &'static str) -> Busy {
+        Busy::new(what, !self.quiet && io::stderr().is_terminal())
     }
 
     /// Shows findings about the input on standard error; notes only with `-v`.
@@ -191,6 +219,19 @@ struct WithWhatIf<'a, T> {
     answer: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<&'a Supposed>,
+}
+
+/// How much is written at once.
+const BUFFER: usize = 1 << 16;
+
+/// A reader that went away is no failure.
+fn written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::unreadable("cannot write to standard output").because(&error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `error: what`, causes, then the hint.

@@ -85,6 +85,13 @@ pub struct Connection {
     allowed: u32,
 }
 
+impl Connection {
+    /// Which of [`Connections::sets`] it allows: many pairs share one.
+    pub fn set(&self) -> usize {
+        self.allowed as usize
+    }
+}
+
 /// Which pairs to list.
 #[derive(Clone, Debug, Default)]
 pub struct Focus {
@@ -132,6 +139,11 @@ impl Connections {
     /// What a connection allows.
     pub fn allowed(&self, connection: &Connection) -> &Allowed {
         &self.sets[connection.allowed as usize]
+    }
+
+    /// Every set of ports that some pair may have; see [`Connection::set`].
+    pub fn sets(&self) -> &[Allowed] {
+        &self.sets
     }
 
     /// The workloads among the peers.

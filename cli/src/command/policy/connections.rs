@@ -41,6 +41,7 @@ struct WithNotes<'a> {
 
 /// Lists.
 pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let busy = terminal.busy("listing connections");
     let mut input = load::read_in_silence(&globals.filename, &globals.what_if, globals, terminal)?;
     let mut notes = notes(args, &input.loaded.cluster);
     let reading = match args.host_network {
@@ -63,22 +64,23 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
+    drop(busy);
     load::show_open(&mut input, !answer.ties.is_empty(), terminal);
 
     let incomplete = !input.not_examined.is_empty();
     match terminal.format {
-        Format::Csv => {
-            let more = exposure.as_ref().map(|exposure| csv(&exposure.connections)).unwrap_or_default();
-            let rows = more.split_once('\n').map_or("", |(_, rows)| rows);
-            terminal.whole(&(csv(&answer) + rows))
-        }
-        Format::Md => {
-            let more = exposure.as_ref().map(|exposure| {
-                format!("\nWith pods that do not exist yet:\n\n{}", markdown(&exposure.connections))
-            });
-            terminal.whole(&(markdown(&answer) + &more.unwrap_or_default()))
-        }
-        Format::Dot => terminal.whole(&dot(&answer)),
+        Format::Csv => terminal.stream(|out| {
+            csv(&answer, true, out)?;
+            exposure.iter().try_for_each(|exposure| csv(&exposure.connections, false, out))
+        }),
+        Format::Md => terminal.stream(|out| {
+            markdown(&answer, out)?;
+            exposure.iter().try_for_each(|exposure| {
+                writeln!(out, "\nWith pods that do not exist yet:\n")?;
+                markdown(&exposure.connections, out)
+            })
+        }),
+        Format::Dot => terminal.stream(|out| dot(&answer, out)),
         Format::Svg => terminal.whole(&svg(&answer)),
         Format::Json | Format::Yaml => {
             let with_notes = WithNotes { answer: &answer, notes, exposure: exposure.as_ref() };
@@ -91,11 +93,14 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
             match (terminal.quiet, terminal.format) {
                 (true, _) => terminal.text(&summary(&answer)),
                 (false, Format::Matrix) => terminal.text(&matrix(&answer)),
-                (false, format) => {
-                    let is_wide = format == Format::Wide;
-                    let list = if is_wide { wide(&answer) } else { table(&answer) };
-                    let more = exposure.as_ref().map(|exposure| exposed(exposure, is_wide));
-                    terminal.text(&(list + &more.unwrap_or_default()))
+                (false, Format::Wide) => {
+                    terminal.rows(|out| wide(&answer, out))?;
+                    terminal
+                        .text(&exposure.as_ref().map(|exposure| exposed(exposure, true)).unwrap_or_default())
+                }
+                (false, _) => {
+                    let more = exposure.as_ref().map(|exposure| exposed(exposure, false));
+                    terminal.text(&(table(&answer) + &more.unwrap_or_default()))
                 }
             }
         }

@@ -36,12 +36,14 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
             all
         });
     let focus = Focus { workloads_only: args.external == Switch::Off, about: shown, ..Focus::default() };
+    let busy = terminal.busy("comparing connections");
     let answer = diff(
         State { cluster: clusters[0], rulesets: &old_compiled.rulesets },
         State { cluster: clusters[1], rulesets: &new_compiled.rulesets },
         &focus,
     );
 
+    drop(busy);
     let mut not_examined = old.not_examined;
     not_examined.extend(new.not_examined);
     not_examined.dedup();
@@ -79,6 +81,7 @@ fn state(
     let mut paths = globals.filename.clone();
     paths.extend(path.map(Path::to_owned));
     let mut input = load::read(&paths, what_if, globals, terminal)?;
+    let _busy = terminal.busy("compiling policies");
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     Ok((input, compiled))

@@ -143,6 +143,7 @@ fn kernel(
 /// Writes claims that hold now.
 fn record(args: &Test, input: Input, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let Input { loaded, not_examined } = input;
+    let busy = terminal.busy("recording claims");
     let mut running = loaded.clone();
     running.cluster = as_if_running(&loaded.cluster, &loaded.policies, HostNetwork::AsPods);
     let focus = Focus {
@@ -167,6 +168,7 @@ fn record(args: &Test, input: Input, globals: &Globals, terminal: &Terminal) -> 
             (outcome, why) => write(&mut draft, &point, outcome, &why),
         }
     }
+    drop(busy);
     terminal.whole(&draft.finish())?;
     for text in &not_examined {
         terminal.note(&format!("note: not examined: {text}"));
