@@ -346,10 +346,11 @@ fn carry_out(
     };
     // From here on the change is in force: the pods are switched, and these are stores into memory.
     loaded.switch(found);
+    loaded.claims.append(&mut fresh);
+    // Before their rows go.
+    loaded.let_go(found);
     // What is stale shows in the audit and goes before the next change; the change itself is in force.
     loaded.stale = update.finish().is_err();
-    loaded.claims.append(&mut fresh);
-    loaded.let_go(found);
     // A change that is not noted as finished is finished again by whoever takes over, which changes nothing.
     let _ = loaded.note_finished();
     Ok(())

@@ -3,7 +3,7 @@
 //! 1. Rows, port tables and rulesets are written that nobody reads yet.
 //! 2. Addresses get their new peer classes ([`labels`]); no live ruleset decides otherwise for it.
 //! 3. One grace period: no packet still holds what it read before.
-//! 4. New pods are claimed and each pod's word is switched, by one store.
+//! 4. New pods are claimed, each pod's word is switched by one store, and pods that are not wanted are let go.
 //! 5. Another grace period; transitional classes go, then what only the former tables had.
 //!
 //! Invariant: each decision (one hook, one packet) is the old or the new policy's for that pod and the peer's old or

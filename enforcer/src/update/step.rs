@@ -26,6 +26,8 @@ pub enum Step {
     Attached,
     /// A pod is switched.
     Switched,
+    /// A pod that is no longer wanted is let go.
+    LetGo,
     /// Packets of before the switch are gone.
     WaitedAgain,
     /// An address or a prefix has its last label.
@@ -36,8 +38,6 @@ pub enum Step {
     Removed,
     /// Old port tables and rulesets are blank.
     Blanked,
-    /// A pod that is no longer wanted is let go.
-    LetGo,
     /// The change is recorded as in force.
     Finished,
 }

@@ -27,6 +27,8 @@ mod corners_link;
 mod corners_node;
 mod corners_rig;
 mod corners_wire;
+mod flip_drill;
+mod flip_world;
 mod mutation_nft;
 mod mutation_tc;
 mod mutation_world;

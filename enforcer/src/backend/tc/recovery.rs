@@ -110,9 +110,9 @@ impl TcBackend {
             }
         };
         loaded.switch(&found);
-        update.finish()?;
         loaded.claims.append(&mut fresh);
         loaded.let_go(&found);
+        update.finish()?;
         mend(&maps, &next.tables)?;
         loaded.stale = false;
         self.in_force(next);
