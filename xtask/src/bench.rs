@@ -14,6 +14,7 @@ mod adversarial;
 mod compile;
 mod datapath;
 mod figure;
+mod lint;
 mod prove;
 
 use figure::Figure;
@@ -48,6 +49,8 @@ enum Part {
     Adversarial,
     /// What a packet costs in the kernel, beside nftables. Needs root.
     Datapath,
+    /// Lint, compilation included.
+    Lint,
     /// A denied TCP packet, proved in an ephemeral lab: the whole command, from start to exit.
     Prove {
         /// How many runs; the median is what counts.
@@ -66,7 +69,7 @@ enum Part {
 
 impl Part {
     fn all() -> Vec<Self> {
-        vec![Self::Compile, Self::Adversarial, Self::Datapath, Self::Prove { runs: 5 }]
+        vec![Self::Compile, Self::Adversarial, Self::Datapath, Self::Lint, Self::Prove { runs: 5 }]
     }
 
     fn measure(&self) -> anyhow::Result<Vec<Figure>> {
@@ -74,6 +77,7 @@ impl Part {
             Self::Compile => compile::all(),
             Self::Adversarial => adversarial::all(),
             Self::Datapath => datapath::all(),
+            Self::Lint => lint::all(),
             Self::Prove { runs } => prove::denied_tcp(*runs),
             Self::CompileHere { pods, policies } => compile::here(*pods, *policies),
         }
