@@ -5,6 +5,7 @@
 //! its own address, or where the whole range that its address will come from is inside. Pods that other rules admit on
 //! the same ports anyway do not count.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -82,8 +83,11 @@ impl Place<'_, '_> {
             return None;
         }
         let subject = self.ground.only_subject(self.policy);
-        let only: Vec<(&ObjectKey, &Pod)> =
-            inside.into_iter().filter(|(key, _)| subject != Some(*key) && self.is_only_way(key)).collect();
+        let mut known = BTreeMap::new();
+        let only: Vec<(&ObjectKey, &Pod)> = inside
+            .into_iter()
+            .filter(|(key, _)| subject != Some(*key) && self.is_only_way(key, &mut known))
+            .collect();
         if only.is_empty() {
             return None;
         }
@@ -177,19 +181,21 @@ impl Place<'_, '_> {
         tables.filter(|table| table.acting.contains(&self.at.0))
     }
 
-    /// True when some subject reaches the pod by this block and by nothing else.
-    fn is_only_way(&self, key: &ObjectKey) -> bool {
+    /// True when some subject reaches the pod by this block and by nothing else; `known` has what was found of a row.
+    fn is_only_way(&self, key: &ObjectKey, known: &mut BTreeMap<(usize, u32), bool>) -> bool {
         let Some(address) = self.address_in_block(key) else { return false };
         let class = self.ground.rulesets.classes.of_address(address);
-        self.tables().any(|table| {
-            let row = &table.rows[table.row(class) as usize];
-            let of_this = |rule: u32, peer: Option<u32>| {
-                let rule = &table.rules[rule as usize];
-                (rule.policy, rule.rule, peer) == (self.at.0, self.at.1, Some(self.at.2))
-            };
-            (0..table.ports.list.len()).any(|index| {
-                let mut matched = table.matched(row, index).peekable();
-                matched.peek().is_some() && matched.all(|one| of_this(one.rule, one.peer))
+        let of_this = |table: &Table, rule: u32, peer: Option<u32>| {
+            let rule = &table.rules[rule as usize];
+            (rule.policy, rule.rule, peer) == (self.at.0, self.at.1, Some(self.at.2))
+        };
+        self.tables().enumerate().any(|(position, table)| {
+            let row = table.row(class);
+            *known.entry((position, row)).or_insert_with(|| {
+                (0..table.ports.list.len()).any(|index| {
+                    let mut matched = table.matched(&table.rows[row as usize], index).peekable();
+                    matched.peek().is_some() && matched.all(|one| of_this(table, one.rule, one.peer))
+                })
             })
         })
     }

@@ -22,6 +22,8 @@ pub(super) struct Ground<'a> {
     pub(super) rulesets: &'a Rulesets,
     groups: Groups<'a>,
     selected: BTreeMap<&'a PodSelector, Vec<GroupIndex>>,
+    /// Namespaces with pods.
+    staffed: BTreeSet<&'a str>,
     /// The pods of each ruleset.
     members: Vec<Vec<&'a ObjectKey>>,
 }
@@ -45,7 +47,8 @@ impl<'a> Ground<'a> {
         for (key, pod) in &rulesets.pods {
             members[pod.ruleset as usize].push(key);
         }
-        Self { cluster, policies, rulesets, groups, selected, members }
+        let staffed = groups.list.iter().map(|group| group.namespace).collect();
+        Self { cluster, policies, rulesets, groups, selected, staffed, members }
     }
 
     /// The groups that a selector of some policy selects, ascending.
@@ -100,7 +103,7 @@ impl<'a> Ground<'a> {
 
     /// True when a namespace has pods in the input.
     pub(super) fn has_pods(&self, namespace: &str) -> bool {
-        self.groups.list.iter().any(|group| group.namespace == namespace)
+        self.staffed.contains(namespace)
     }
 
     /// True when nothing is known about any pod, so that nothing can be said about whom selectors mean.

@@ -19,6 +19,9 @@ use crate::policy::near_miss::{failing, list};
 /// The label that every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
+/// Most groups of like pods that are compared to find the nearest: more would cost more than the hint is worth.
+const MOST_COMPARED: usize = 1_000;
+
 pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
     for policy in &ground.policies.list {
         let paths = subject_paths(policy);
@@ -121,7 +124,8 @@ fn nobody(
             hint: "add its workloads to the input, or the namespace is empty".to_owned(),
         });
     }
-    let candidates = ground.groups().filter(|(_, group)| staffed.contains(group.namespace));
+    let candidates =
+        ground.groups().filter(|(_, group)| staffed.contains(group.namespace)).take(MOST_COMPARED);
     let near = nearest(&selector.pods, candidates.map(|(index, group)| (index, group.labels)))?;
     let place = match (&selector.namespaces, staffed.len()) {
         (NamespaceScope::Matching(scope), _) if scope.is_empty() => String::new(),
