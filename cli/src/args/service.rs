@@ -38,8 +38,11 @@ pub(crate) struct Trace {
     #[arg(value_name = "SERVICE[:PORT]")]
     pub(crate) service: String,
     /// The node's rules, as `iptables-save` (or `ip6tables-save`) prints them; `-` reads standard input
-    #[arg(long, value_name = "FILE", required = true)]
-    pub(crate) iptables_save: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "nft", conflicts_with = "nft")]
+    pub(crate) iptables_save: Option<PathBuf>,
+    /// The node's rules, as `nft -j list table ip kube-proxy` (or `ip6`) prints them; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nft: Option<PathBuf>,
     /// The node that has these rules; needed where nodes differ
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,

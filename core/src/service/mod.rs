@@ -2,7 +2,7 @@
 //!
 //! Invariant: the model is kube-proxy's and says so; it is asked per service port, node and address family, the unit
 //! in which a Service can be broken. What the proxy should have follows from that ([`expected`]), is written as its rules
-//! ([`iptables`]) and compared with rules that were found ([`fault`]). Knows no policy.
+//! ([`iptables`], [`nftables`]) and compared with rules that were found ([`fault`]). Knows no policy.
 
 mod backends;
 mod endpoints;
@@ -10,6 +10,7 @@ pub mod expected;
 pub mod fault;
 pub mod iptables;
 pub mod names;
+pub mod nftables;
 mod port_name;
 pub mod select;
 pub mod slices;

@@ -5,11 +5,11 @@
 
 use serde::Serialize;
 
-use super::RouteKind;
-use super::expected::ExpectedPort;
-use super::fault::{Difference, Fault, Hop, Kind, Symptom};
-use super::iptables::dump::Dump;
+use super::expected::{ExpectedFrontend, ExpectedPort};
+use super::fault::{Difference, Fault, Hop, Kind, Place, Shares, Symptom};
 use super::iptables::{self, Client};
+use super::{RouteKind, nftables};
+use crate::model::service::AddressType;
 
 /// What was found about Services on a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -90,61 +90,127 @@ impl PortTrace {
     }
 }
 
-/// Compares the rules of iptables mode with what the ports should have.
+/// The rules of a node, as they were read.
+#[derive(Clone, Debug)]
+pub enum Rules {
+    /// Of iptables mode.
+    Iptables(iptables::dump::Dump),
+    /// Of nftables mode.
+    Nftables(nftables::dump::Dump),
+}
+
+/// Where packets to one address end, and how they came there.
+struct Walked {
+    shares: Shares,
+    hops: Vec<Hop>,
+    unread: Vec<Place>,
+}
+
+impl Rules {
+    /// The family that they are of.
+    #[must_use]
+    pub fn family(&self) -> AddressType {
+        match self {
+            Self::Iptables(dump) => dump.family(),
+            Self::Nftables(dump) => dump.family,
+        }
+    }
+
+    fn follow(&self, frontend: &ExpectedFrontend) -> Walked {
+        let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
+        match self {
+            Self::Iptables(dump) => {
+                let followed = iptables::follow(dump, frontend.key, client);
+                let at = |line| Place { line: Some(line), ..Place::default() };
+                let unread = followed.unread.into_iter().map(at).collect();
+                Walked { shares: followed.shares, hops: followed.hops, unread }
+            }
+            Self::Nftables(dump) => {
+                let nftables::Followed { shares, hops, unread } =
+                    nftables::follow(dump, frontend.key, client);
+                Walked { shares, hops, unread }
+            }
+        }
+    }
+
+    fn read(&self, port: &ExpectedPort) -> Vec<Fault> {
+        match self {
+            Self::Iptables(dump) => iptables::read(dump, port),
+            Self::Nftables(dump) => nftables::read(dump, port),
+        }
+    }
+
+    /// When the proxy mends faults by itself.
+    fn heals(&self, faults: &[Fault]) -> &'static str {
+        let at_once = |fault: &Fault| fault.place.table == "filter" || fault.place.chain == "KUBE-SERVICES";
+        match self {
+            Self::Iptables(_) if faults.iter().all(at_once) => {
+                "at the proxy's next sync, when any Service or endpoint changes"
+            }
+            Self::Iptables(_) => {
+                "when this Service next changes, or within 1 h (full sync; never with over 1000 endpoints)"
+            }
+            // Elements are kept in memory and not looked at again; chains are written when the Service changes.
+            Self::Nftables(_) => {
+                "within 1 h (full sync); a chain's rules also when this Service next changes"
+            }
+        }
+    }
+}
+
+/// Compares a node's rules with what the ports should have.
 #[must_use]
-pub fn trace_iptables(dump: &Dump, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
-    let shared = iptables::read_shared(dump);
+pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
+    let (proxy_mode, layout, shared) = match rules {
+        Rules::Iptables(dump) => ("iptables", None, iptables::read_shared(dump)),
+        Rules::Nftables(dump) => {
+            ("nftables", nftables::layout(dump).map(nftables::Layout::as_str), nftables::read_shared(dump))
+        }
+    };
     ServiceTrace {
-        proxy_mode: "iptables",
-        layout: None,
+        proxy_mode,
+        layout,
         node: node.to_owned(),
-        ports: ports.iter().map(|port| trace_port(dump, port, &shared)).collect(),
+        ports: ports.iter().map(|port| trace_port(rules, port, &shared)).collect(),
         shared,
     }
 }
 
-fn trace_port(dump: &Dump, port: &ExpectedPort, shared: &[Fault]) -> PortTrace {
+fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace {
     let mut addresses = Vec::new();
     let mut hops = Vec::new();
     let mut unread = Vec::new();
     for frontend in &port.frontends {
-        let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
-        let followed = iptables::follow(dump, frontend.key, client);
+        let walked = rules.follow(frontend);
         let answering = port.endpoints(frontend.action);
-        let mut symptom = followed.shares.symptom(answering);
+        let mut symptom = walked.shares.symptom(answering);
         if answering.is_empty() {
             symptom = expected_end(frontend.action, symptom);
         }
-        unread.extend(followed.unread);
+        unread.extend(walked.unread);
         addresses.push(AddressTrace {
             to: frontend.kind,
             address: frontend.key.to_string(),
             symptom,
-            shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
+            shares: walked.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
         if frontend.kind == RouteKind::ClusterIp {
-            hops = followed.hops;
+            hops = walked.hops;
         }
     }
     unread.sort_unstable();
     unread.dedup();
-    let mut faults = iptables::read(dump, port);
-    faults.extend(unread.into_iter().map(|line| Fault {
+    let mut faults = rules.read(port);
+    faults.extend(unread.into_iter().map(|place| Fault {
         difference: Difference::Wrong,
         kind: Kind::Unread,
-        object: format!("line {line}"),
-        place: super::fault::Place { line: Some(line), ..Default::default() },
+        object: "rule".to_owned(),
+        place,
         endpoint: None,
-        detail: "a rule with words that are not understood; it was taken to match nothing".to_owned(),
+        detail: "it has words that are not understood; it was taken to match nothing".to_owned(),
     }));
     let broken = !faults.is_empty() || !shared.is_empty();
-    let heals = faults.first().map(|_| {
-        if faults.iter().all(|fault| fault.place.table == "filter" || fault.place.chain == "KUBE-SERVICES") {
-            "at the proxy's next sync, when any Service or endpoint changes"
-        } else {
-            "when this Service next changes, or within 1 h (full sync; never with over 1000 endpoints)"
-        }
-    });
+    let heals = (!faults.is_empty()).then(|| rules.heals(&faults));
     let of = |difference: Difference| -> Vec<Fault> {
         faults.iter().filter(|fault| fault.difference == difference).cloned().collect()
     };

@@ -8,7 +8,7 @@ use netlab_core::service::expected::{ExpectedPort, expected};
 use netlab_core::service::fault::{Difference, Kind, Symptom};
 use netlab_core::service::iptables::dump::parse;
 use netlab_core::service::iptables::{ProxyOptions, emit};
-use netlab_core::service::trace::{ServiceTrace, Status, trace_iptables};
+use netlab_core::service::trace::{Rules, ServiceTrace, Status};
 
 const HALF_BROKEN: &str = include_str!("../../../examples/broken/mynet.yaml");
 
@@ -75,7 +75,7 @@ fn options() -> ProxyOptions {
 }
 
 fn trace(rules: &str, ports: &[ExpectedPort]) -> ServiceTrace {
-    trace_iptables(&parse(rules).expect("well formed"), ports, "worker")
+    netlab_core::service::trace::trace(&Rules::Iptables(parse(rules).expect("well formed")), ports, "worker")
 }
 
 #[test]

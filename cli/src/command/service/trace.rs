@@ -8,8 +8,8 @@ use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::{ExpectedPort, expected};
-use netlab_core::service::iptables::dump;
-use netlab_core::service::trace::{Status, trace_iptables};
+use netlab_core::service::trace::{Rules, Status, trace};
+use netlab_core::service::{iptables, nftables};
 
 use super::named;
 use crate::args::globals::Globals;
@@ -31,16 +31,10 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let reference: EndpointRef =
         name.parse().map_err(|error| Failure::unreadable(format!("`{name}`: {error}")))?;
     let key = named::service(&reference, globals, cluster)?;
-    let text = read(&args.iptables_save)?;
-    let dump = dump::parse(&text).map_err(|error| {
-        Failure::unreadable(format!("`{}` is no text of iptables-save", args.iptables_save.display()))
-            .because(&error)
-            .hint("give the whole text of `iptables-save` or `ip6tables-save`, run as root on the node")
-    })?;
-    let (node, ports) = ports(cluster, &key, port, dump.family(), args.node.as_deref())?;
-    let trace = trace_iptables(&dump, &ports, &node);
+    let (rules, source) = rules(args)?;
+    let (node, ports) = ports(cluster, &key, port, rules.family(), args.node.as_deref())?;
+    let trace = trace(&rules, &ports, &node);
     let incomplete = !input.not_examined.is_empty();
-    let source = args.iptables_save.display().to_string();
     terminal.answer(&Envelope::new("ServiceTrace", &trace, input.not_examined), |terminal| {
         render(&trace, &source, terminal.charset)
     })?;
@@ -50,6 +44,27 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         (false, true) => Exit::No,
         (false, false) => Exit::Yes,
     })
+}
+
+/// The rules that were named, and where they are from.
+fn rules(args: &Trace) -> Result<(Rules, String), Failure> {
+    let (path, command) = match (&args.iptables_save, &args.nft) {
+        (Some(path), _) => (path, "iptables-save"),
+        (None, Some(path)) => (path, "nft -j list table ip kube-proxy"),
+        (None, None) => return Err(Failure::unreadable("no rules: name `--iptables-save` or `--nft`")),
+    };
+    let text = read(path)?;
+    let refused = |error: &dyn std::error::Error| {
+        Failure::unreadable(format!("`{}` is not what `{command}` prints", path.display()))
+            .because(error)
+            .hint(format!("give the whole text of `{command}`, run as root on the node"))
+    };
+    let rules = if args.iptables_save.is_some() {
+        Rules::Iptables(iptables::dump::parse(&text).map_err(|error| refused(&error))?)
+    } else {
+        Rules::Nftables(nftables::dump::parse(&text).map_err(|error| refused(&error))?)
+    };
+    Ok((rules, path.display().to_string()))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -1,0 +1,331 @@
+//! What `nft -j list table ip kube-proxy` prints, as chains, maps and sets.
+//!
+//! Invariant: every rule keeps its handle; of a rule only what decides about a Service's packets is read, and a
+//! statement that is not known makes the whole rule [`Act::Unknown`], which is told and not guessed about. Reads a
+//! list of the whole ruleset, too, and takes the table out of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::emit::TABLE;
+use crate::model::port::Protocol;
+use crate::model::service::AddressType;
+
+/// A text that `nft -j` did not write, or a table that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// No JSON.
+    #[error("line {line}, column {column}: {what}")]
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What the parser says.
+        what: String,
+    },
+    /// JSON of something else.
+    #[error("{what}; expected {{\"nftables\": [...]}} as `nft -j list table ip {TABLE}` prints it")]
+    Shape {
+        /// What is there.
+        what: String,
+    },
+    /// No table of kube-proxy.
+    #[error("there is no table `ip {TABLE}` or `ip6 {TABLE}` in it")]
+    NoTable,
+}
+
+/// One family's table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dump {
+    /// Of `ip` or `ip6`.
+    pub family: AddressType,
+    /// By name.
+    pub chains: BTreeMap<String, Vec<Rule>>,
+    /// Base chains: (hook, priority) by name.
+    pub hooks: BTreeMap<String, (String, i64)>,
+    /// Verdict maps by name: key to verdict.
+    pub maps: BTreeMap<String, BTreeMap<String, Verdict>>,
+    /// Sets by name.
+    pub sets: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// To a chain, and not back.
+    Goto(String),
+    /// To a chain, and back.
+    Jump(String),
+    /// Nowhere.
+    Drop,
+    /// Back with a refusal.
+    Reject,
+    /// Another word.
+    Other(String),
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// As `nft -a` shows it.
+    pub handle: Option<u64>,
+    /// Only packets from this net, or from elsewhere.
+    pub source: Option<(bool, IpNet)>,
+    /// Only packets that the node itself sends.
+    pub from_node: bool,
+    /// Only clients in a set: those that were here before.
+    pub known_client: Option<String>,
+    /// What it does.
+    pub act: Act,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A fixed verdict.
+    Verdict(Verdict),
+    /// A verdict by a map of its own, chosen by chance: the divisor, and each number's verdict.
+    Choose(u64, BTreeMap<u64, Verdict>),
+    /// Translates by a map of its own, chosen by chance: the divisor, and each number's address.
+    Spread(u64, BTreeMap<u64, SocketAddr>),
+    /// Translates to one address.
+    Translate(SocketAddr),
+    /// A verdict by a named map.
+    Lookup(String),
+    /// Marks.
+    Mark,
+    /// Masquerades.
+    Masquerade,
+    /// Remembers the client in a set.
+    Remember(String),
+    /// Something else.
+    Unknown,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// [`DumpError`] when it is something else, or has no table of kube-proxy.
+pub fn parse(text: &str) -> Result<Dump, DumpError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| DumpError::Json {
+        line: error.line(),
+        column: error.column(),
+        what: error.to_string(),
+    })?;
+    let Some(items) = value.get("nftables").and_then(Value::as_array) else {
+        return Err(DumpError::Shape { what: "this is other JSON".to_owned() });
+    };
+    let ours = |object: &Value, field: &str| object.get(field).and_then(Value::as_str) == Some(TABLE);
+    let family = items
+        .iter()
+        .filter_map(|item| item.get("table"))
+        .find(|table| ours(table, "name"))
+        .and_then(|table| table.get("family")?.as_str())
+        .ok_or(DumpError::NoTable)?
+        .to_owned();
+    let mut dump = Dump {
+        family: if family == "ip6" { AddressType::Ipv6 } else { AddressType::Ipv4 },
+        ..Dump::default()
+    };
+    for item in items {
+        let Some((kind, object)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
+        if !ours(object, "table") || object.get("family").and_then(Value::as_str) != Some(&family) {
+            continue;
+        }
+        let Some(name) = object.get("name").or_else(|| object.get("chain")).and_then(Value::as_str) else {
+            continue;
+        };
+        match kind.as_str() {
+            "chain" => {
+                dump.chains.entry(name.to_owned()).or_default();
+                let priority = object.get("prio").and_then(Value::as_i64);
+                if let (Some(hook), Some(priority)) = (object.get("hook").and_then(Value::as_str), priority) {
+                    dump.hooks.insert(name.to_owned(), (hook.to_owned(), priority));
+                }
+            }
+            "rule" => {
+                let rule = rule(object);
+                dump.chains.entry(name.to_owned()).or_default().push(rule);
+            }
+            "map" => {
+                let elements = object.get("elem").and_then(Value::as_array).into_iter().flatten();
+                let read = elements.filter_map(|element| {
+                    let [key, value] = element.as_array()?.as_slice() else { return None };
+                    Some((key_words(key)?, verdict(value)))
+                });
+                dump.maps.insert(name.to_owned(), read.collect());
+            }
+            "set" => {
+                let elements = object.get("elem").and_then(Value::as_array).into_iter().flatten();
+                dump.sets.insert(name.to_owned(), elements.filter_map(key_words).collect());
+            }
+            _ => {}
+        }
+    }
+    Ok(dump)
+}
+
+/// A key as `nft` prints it: parts with dots between. Elements with a comment or a timeout wrap it.
+fn key_words(key: &Value) -> Option<String> {
+    match key {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Object(object) => {
+            if let Some(parts) = object.get("concat").and_then(Value::as_array) {
+                let parts: Option<Vec<String>> = parts.iter().map(key_words).collect();
+                return Some(parts?.join(" . "));
+            }
+            key_words(object.get("elem")?.get("val")?)
+        }
+        _ => None,
+    }
+}
+
+fn verdict(value: &Value) -> Verdict {
+    let target = |key: &str| Some(value.get(key)?.get("target")?.as_str()?.to_owned());
+    if let Some(target) = target("goto") {
+        Verdict::Goto(target)
+    } else if let Some(target) = target("jump") {
+        Verdict::Jump(target)
+    } else if value.get("drop").is_some() {
+        Verdict::Drop
+    } else if value.get("reject").is_some() {
+        Verdict::Reject
+    } else {
+        let word = value.as_object().and_then(|object| object.keys().next());
+        Verdict::Other(word.cloned().unwrap_or_default())
+    }
+}
+
+fn rule(object: &Value) -> Rule {
+    let mut rule = Rule {
+        handle: object.get("handle").and_then(Value::as_u64),
+        source: None,
+        from_node: false,
+        known_client: None,
+        act: Act::Unknown,
+    };
+    let mut unknown = false;
+    for statement in object.get("expr").and_then(Value::as_array).into_iter().flatten() {
+        let Some((word, body)) = statement.as_object().and_then(|one| one.iter().next()) else { continue };
+        match word.as_str() {
+            "match" => unknown |= !condition(&mut rule, body),
+            "dnat" => rule.act = translation(body).unwrap_or(Act::Unknown),
+            "vmap" => rule.act = choice(body).unwrap_or(Act::Unknown),
+            // A mark beside a verdict decides nothing more.
+            "mangle" => {
+                if rule.act == Act::Unknown {
+                    rule.act = Act::Mark;
+                }
+            }
+            "masquerade" => rule.act = Act::Masquerade,
+            "set" => {
+                let name = body.get("set").and_then(Value::as_str).unwrap_or_default();
+                rule.act = Act::Remember(name.trim_start_matches('@').to_owned());
+            }
+            "goto" | "jump" | "drop" | "reject" => rule.act = Act::Verdict(verdict(statement)),
+            "counter" | "comment" => {}
+            _ => unknown = true,
+        }
+    }
+    if unknown {
+        rule.act = Act::Unknown;
+    }
+    rule
+}
+
+/// Reads a condition; false when it is not one that is known.
+fn condition(rule: &mut Rule, body: &Value) -> bool {
+    let left = body.get("left");
+    let right = body.get("right");
+    let negated = body.get("op").and_then(Value::as_str) == Some("!=");
+    let field = |of: &str, key: &str| Some(left?.get(of)?.get(key)?.as_str()?.to_owned());
+    if left.and_then(|left| left.get("concat")).is_some() || left.and_then(|left| left.get("&")).is_some() {
+        // Membership in the table's own sets, and marks: for masquerading, which decides no verdict.
+        return true;
+    }
+    match (field("payload", "field").as_deref(), field("meta", "key").as_deref()) {
+        (Some("saddr"), _) => match right {
+            Some(Value::String(set)) if set.starts_with('@') => {
+                rule.known_client = Some(set.trim_start_matches('@').to_owned());
+                true
+            }
+            Some(net) => match net_of(net) {
+                Some(net) => {
+                    rule.source = Some((negated, net));
+                    true
+                }
+                // Several nets: a firewall's ranges.
+                None => net.get("set").is_some(),
+            },
+            None => false,
+        },
+        (Some("daddr"), _) | (_, Some("l4proto" | "mark")) => true,
+        _ if field("ct", "key").is_some() => true,
+        _ => match left.and_then(|left| left.get("fib")) {
+            Some(fib) => {
+                let flags = fib.get("flags").map(ToString::to_string).unwrap_or_default();
+                rule.from_node |= flags.contains("saddr");
+                true
+            }
+            None => false,
+        },
+    }
+}
+
+fn net_of(value: &Value) -> Option<IpNet> {
+    if let Some(text) = value.as_str() {
+        return text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    }
+    let prefix = value.get("prefix")?;
+    let length = u8::try_from(prefix.get("len")?.as_u64()?).ok()?;
+    IpNet::new(prefix.get("addr")?.as_str()?.parse().ok()?, length).ok()
+}
+
+fn translation(body: &Value) -> Option<Act> {
+    let address = body.get("addr")?;
+    if let Some(map) = address.get("map") {
+        let (divisor, elements) = numbered(map)?;
+        let to = elements.into_iter().filter_map(|(number, value)| {
+            let text = key_words(value)?;
+            let (ip, port) = text.split_once(" . ")?;
+            Some((number, SocketAddr::new(ip.parse().ok()?, port.parse().ok()?)))
+        });
+        return Some(Act::Spread(divisor, to.collect()));
+    }
+    let port = u16::try_from(body.get("port")?.as_u64()?).ok()?;
+    Some(Act::Translate(SocketAddr::new(address.as_str()?.parse().ok()?, port)))
+}
+
+fn choice(body: &Value) -> Option<Act> {
+    if let Some(name) = body.get("data")?.as_str() {
+        return Some(Act::Lookup(name.trim_start_matches('@').to_owned()));
+    }
+    let (divisor, elements) = numbered(body)?;
+    Some(Act::Choose(divisor, elements.into_iter().map(|(number, value)| (number, verdict(value))).collect()))
+}
+
+/// The divisor of `numgen random mod N` and the elements of the map behind it.
+fn numbered(map: &Value) -> Option<(u64, Vec<(u64, &Value)>)> {
+    let divisor = map.get("key")?.get("numgen")?.get("mod")?.as_u64()?;
+    let elements = map.get("data")?.get("set")?.as_array()?.iter().filter_map(|element| {
+        let [number, value] = element.as_array()?.as_slice() else { return None };
+        Some((number.as_u64()?, value))
+    });
+    Some((divisor, elements.collect()))
+}
+
+/// A key of `service-ips` and its like.
+#[must_use]
+pub fn key(address: Option<IpAddr>, protocol: Protocol, port: u16) -> String {
+    match address {
+        Some(address) => format!("{address} . {} . {port}", protocol.lower()),
+        None => format!("{} . {port}", protocol.lower()),
+    }
+}

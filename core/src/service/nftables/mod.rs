@@ -1,0 +1,65 @@
+//! kube-proxy's nftables mode: its table written, read back and followed.
+
+pub mod dump;
+mod emit;
+mod read;
+
+pub use emit::{TABLE, emit};
+pub use read::{Followed, follow, layout, read, read_shared};
+
+/// The shape of the chains of a service port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layout {
+    /// One rule that translates through a map (1.36 and later, without session affinity).
+    Maps,
+    /// A chain for each endpoint (1.35 and before, and with session affinity).
+    Chains,
+}
+
+impl Layout {
+    /// In words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Maps => "maps (kube-proxy 1.36 and later)",
+            Self::Chains => "endpoint chains (kube-proxy 1.35 and before)",
+        }
+    }
+}
+
+/// Names of a service port's chains.
+pub(crate) mod chain {
+    use std::net::SocketAddr;
+
+    use crate::service::{ServicePortName, names};
+
+    /// Spreads over the endpoints of the cluster.
+    pub(crate) fn cluster(port: &ServicePortName) -> String {
+        format!("service-{}", names::nftables(port))
+    }
+
+    /// Spreads over the endpoints of the node.
+    pub(crate) fn local(port: &ServicePortName) -> String {
+        format!("local-{}", names::nftables(port))
+    }
+
+    /// Takes what comes from outside.
+    pub(crate) fn external(port: &ServicePortName) -> String {
+        format!("external-{}", names::nftables(port))
+    }
+
+    /// Drops all but source ranges.
+    pub(crate) fn firewall(port: &ServicePortName) -> String {
+        format!("firewall-{}", names::nftables(port))
+    }
+
+    /// Translates to one endpoint.
+    pub(crate) fn endpoint(port: &ServicePortName, endpoint: SocketAddr) -> String {
+        format!("endpoint-{}", names::nftables_endpoint(port, endpoint))
+    }
+
+    /// Remembers clients of one endpoint.
+    pub(crate) fn affinity(port: &ServicePortName, endpoint: SocketAddr) -> String {
+        format!("affinity-{}", names::nftables_endpoint(port, endpoint))
+    }
+}
