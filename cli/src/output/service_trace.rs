@@ -62,14 +62,20 @@ fn headline(port: &PortTrace) -> String {
 
 fn at(place: &Place, source: &str) -> String {
     let file = source.rsplit('/').next().unwrap_or(source);
-    place.line.map_or_else(String::new, |line| format!("{file}:{line}"))
+    match (place.line, place.handle) {
+        (Some(line), _) => format!("{file}:{line}"),
+        (None, Some(handle)) => format!("handle {handle}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn walked(hop: &Hop, source: &str, charset: Charset) -> String {
     let from = match hop.choice {
         _ if hop.to.starts_with("DNAT") => String::new(),
         Some((this, all)) => format!("{} {this}/{all} -> ", hop.place.chain),
-        None if hop.depth == 0 => format!("{} {} -> ", hop.place.table, hop.place.chain),
+        None if hop.depth == 0 && hop.place.line.is_some() => {
+            format!("{} {} -> ", hop.place.table, hop.place.chain)
+        }
         None => format!("{} -> ", hop.place.chain),
     };
     let indent = if hop.to.starts_with("DNAT") { "  " } else { "" };

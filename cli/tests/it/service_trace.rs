@@ -85,3 +85,30 @@ fn one_port_can_be_asked_for() {
         run.stderr
     );
 }
+
+#[test]
+fn a_table_of_nftables_is_followed_too() {
+    let ask = |file: &str, more: &[&str]| {
+        let question =
+            ["service", "trace", "-f", "examples/broken", "mynet/web", "--node", "worker", "--nft", file];
+        netlab(question.iter().chain(more))
+    };
+    assert_eq!(ask("examples/broken/ok.nft", &[]).code, Some(0));
+    let run = ask("examples/broken/node.nft", &[]);
+    assert_eq!(run.code, Some(1));
+    assert!(
+        run.stdout.starts_with(
+            "BROKEN  mynet/web:http TCP 10.96.0.50:80  about 50% of new connections are refused\n"
+        ),
+        "{}",
+        run.stdout
+    );
+    let run = ask("examples/broken/node.nft", &["-o", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(value["proxyMode"], "nftables");
+    assert_eq!(value["ports"][0]["missing"][0]["endpoint"], "10.244.1.21:8080");
+    assert!(value["layout"].as_str().is_some_and(|layout| layout.contains("1.36")), "{}", value["layout"]);
+    let run = ask("examples/broken/ok.save", &[]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("is not what `nft -j list table ip kube-proxy` prints"), "{}", run.stderr);
+}

@@ -51,6 +51,16 @@ pub enum LabError {
         #[source]
         source: NodeError,
     },
+    /// A node's proxy rules could not be written or read.
+    #[error("`{command}` at {place} failed: {said}")]
+    Proxy {
+        /// Where.
+        place: Place,
+        /// The command.
+        command: &'static str,
+        /// What it said.
+        said: String,
+    },
     /// A socket in the lab failed before a packet was sent.
     #[error("cannot {action} at {place}")]
     Socket {
@@ -120,9 +130,11 @@ impl LabError {
             | Self::AlreadyUp { .. }
             | Self::NotUp { .. } => Blame::Input,
             Self::Build { source, .. } | Self::Enter { source, .. } => source.blame(),
-            Self::LinkDown { .. } | Self::Socket { .. } | Self::State { .. } | Self::Supervisor { .. } => {
-                Blame::Kernel
-            }
+            Self::LinkDown { .. }
+            | Self::Proxy { .. }
+            | Self::Socket { .. }
+            | Self::State { .. }
+            | Self::Supervisor { .. } => Blame::Kernel,
         }
     }
 

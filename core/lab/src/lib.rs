@@ -2,11 +2,11 @@
 //!
 //! A [`Plan`] is worked out from a cluster without touching anything; [`Lab::build`] makes it, [`mod@print`] writes
 //! it down as the commands a person would type. [`traffic`] sends one packet and says what became of it.
-//! [`named`] keeps a lab alive after its maker has gone.
+//! [`proxy`] gives its nodes the rules by which Services are reached. [`named`] keeps a lab alive after its maker has gone.
 //!
 //! Invariant: a lab is held by file descriptors alone. It has no names in `/run/netns`, no mounts, no links
 //! outside its own namespaces, so it vanishes with the process that holds it, whatever way that process ends.
-//! Knows nothing of policies, BPF or nftables.
+//! Knows nothing of policies or BPF.
 #![expect(
     clippy::missing_errors_doc,
     reason = "every error names its own cause; a section per function would repeat the type"
@@ -17,6 +17,7 @@ pub mod named;
 pub mod place;
 pub mod plan;
 pub mod print;
+pub mod proxy;
 pub mod topology;
 pub mod traffic;
 

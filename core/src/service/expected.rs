@@ -137,7 +137,13 @@ fn of_service(
             local: selection.local,
             policy,
             affinity: service.affinity,
-            source_ranges: service.source_ranges.clone(),
+            // A proxy takes those of its own family; without one of them everybody may come.
+            source_ranges: service
+                .source_ranges
+                .iter()
+                .filter(|range| AddressType::of(range.addr()) == family)
+                .copied()
+                .collect(),
         }
     };
     service.ports.iter().map(port).collect()

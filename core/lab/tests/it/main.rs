@@ -6,6 +6,7 @@ mod named;
 mod plan;
 mod print;
 mod process;
+mod proxy;
 mod require;
 mod topology;
 mod traffic;

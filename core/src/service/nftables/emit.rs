@@ -193,7 +193,7 @@ impl Table {
             text += &format!("set {name} {{ type {address}; flags dynamic,timeout; timeout {seconds}s; }}\n");
         }
         // A chain must be there before an element goes to it.
-        text += "chain reject-chain { reject }\n";
+        text += "chain reject-chain { reject; }\n";
         for (name, rules) in order(&self.chains) {
             text += &format!("chain {name} {{\n{}\n}}\n", rules.join("\n"));
         }
@@ -213,21 +213,21 @@ impl Table {
         text += &format!(
             "chain services {{\n{masquerade}\n{ip} daddr . {port} vmap @service-ips\n\
              fib daddr type local {ip} daddr != {loopback} {port} vmap @service-nodeports\n}}\n\
-             chain cluster-ips-check {{ {ip} daddr @cluster-ips reject comment \"Reject traffic to invalid ports of ClusterIPs\" }}\n\
-             chain service-endpoints-check {{ {ip} daddr . {port} vmap @no-endpoint-services }}\n\
-             chain nodeport-endpoints-check {{ fib daddr type local {ip} daddr != {loopback} {port} vmap @no-endpoint-nodeports }}\n\
-             chain firewall-check {{ {ip} daddr . {port} vmap @firewall-ips }}\n\
+             chain cluster-ips-check {{ {ip} daddr @cluster-ips reject comment \"Reject traffic to invalid ports of ClusterIPs\"; }}\n\
+             chain service-endpoints-check {{ {ip} daddr . {port} vmap @no-endpoint-services; }}\n\
+             chain nodeport-endpoints-check {{ fib daddr type local {ip} daddr != {loopback} {port} vmap @no-endpoint-nodeports; }}\n\
+             chain firewall-check {{ {ip} daddr . {port} vmap @firewall-ips; }}\n\
              chain masquerading {{\n\
              mark and {mark:#x} != 0 mark set mark xor {mark:#x} masquerade fully-random\n\
              ct status dnat {ip} saddr . {ip} daddr . meta l4proto . th dport @hairpin-connections masquerade\n}}\n\
-             chain filter-prerouting-pre-dnat {{ type filter hook prerouting priority -110; ct state new jump firewall-check }}\n\
-             chain filter-output-pre-dnat {{ type filter hook output priority -110; ct state new jump firewall-check }}\n\
-             chain filter-input {{ type filter hook input priority 0; ct state new jump nodeport-endpoints-check; ct state new jump service-endpoints-check }}\n\
-             chain filter-forward {{ type filter hook forward priority 0; ct state new jump service-endpoints-check; ct state new jump cluster-ips-check }}\n\
-             chain filter-output {{ type filter hook output priority 0; ct state new jump service-endpoints-check; ct state new jump cluster-ips-check }}\n\
-             chain nat-prerouting {{ type nat hook prerouting priority -100; jump services }}\n\
-             chain nat-output {{ type nat hook output priority -100; jump services }}\n\
-             chain nat-postrouting {{ type nat hook postrouting priority 100; jump masquerading }}\n}}\n",
+             chain filter-prerouting-pre-dnat {{ type filter hook prerouting priority -110; ct state new jump firewall-check; }}\n\
+             chain filter-output-pre-dnat {{ type filter hook output priority -110; ct state new jump firewall-check; }}\n\
+             chain filter-input {{ type filter hook input priority 0; ct state new jump nodeport-endpoints-check; ct state new jump service-endpoints-check; }}\n\
+             chain filter-forward {{ type filter hook forward priority 0; ct state new jump service-endpoints-check; ct state new jump cluster-ips-check; }}\n\
+             chain filter-output {{ type filter hook output priority 0; ct state new jump service-endpoints-check; ct state new jump cluster-ips-check; }}\n\
+             chain nat-prerouting {{ type nat hook prerouting priority -100; jump services; }}\n\
+             chain nat-output {{ type nat hook output priority -100; jump services; }}\n\
+             chain nat-postrouting {{ type nat hook postrouting priority 100; jump masquerading; }}\n}}\n",
             mark = options.mark
         );
         text

@@ -325,6 +325,9 @@ fn of_chain(dump: &Dump, port: &ExpectedPort, name: &str, endpoints: &[SocketAdd
             endpoint: Some(endpoint.to_string()),
             detail: match chosen {
                 Some(_) => "its chain does not translate to it".to_owned(),
+                None if !holes(divisor, &found).is_empty() => {
+                    format!("{divisor} numbers and {} elements: the rest goes on untranslated", found.len())
+                }
                 None => format!("none of the {} elements leads to it", found.len()),
             },
         });
@@ -387,6 +390,13 @@ fn destinations(dump: &Dump, act: &Act) -> Option<(u64, BTreeMap<u64, Destinatio
     }
 }
 
+/// Numbers without an element.
+fn holes(divisor: u64, found: &BTreeMap<u64, Destination>) -> Vec<u64> {
+    /// As many as are worth counting.
+    const MOST: u64 = 10_000;
+    (0..divisor.min(MOST)).filter(|number| !found.contains_key(number)).collect()
+}
+
 fn of_shares(
     divisor: u64,
     found: &BTreeMap<u64, Destination>,
@@ -405,8 +415,10 @@ fn of_shares(
             detail,
         });
     };
-    let holes: Vec<u64> = (0..divisor.min(10_000)).filter(|number| !found.contains_key(number)).collect();
-    if !holes.is_empty() {
+    let holes = holes(divisor, found);
+    if holes.len() + found.len() == endpoints && !holes.is_empty() {
+        // Told with the endpoints that are missing.
+    } else if !holes.is_empty() {
         let numbers: Vec<String> = holes.iter().take(5).map(ToString::to_string).collect();
         fault(format!(
             "of {divisor} numbers {} have no element ({}): their packets go on untranslated",

@@ -1,0 +1,139 @@
+//! Rules in the shape of kube-proxy's on a node of the lab, written by the node's own `iptables-restore` or `nft`.
+//!
+//! Invariant: a family's rules of one mode are replaced as a whole, and are what [`netlab_core::service`] expects on
+//! that node; they are not kube-proxy's own, and nothing keeps them up to date. They go with the node's namespace.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use ipnet::IpNet;
+use netlab_core::model::cluster::Cluster;
+use netlab_core::model::service::AddressType;
+use netlab_core::service::expected::expected;
+use netlab_core::service::iptables::{self, ProxyOptions};
+use netlab_core::service::nftables::{self, Layout};
+use netlab_node::Netns;
+
+use crate::error::LabError;
+use crate::place::Place;
+use crate::topology::Lab;
+
+/// How a node's proxy writes its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyMode {
+    /// With `iptables-restore`.
+    Iptables,
+    /// With `nft`.
+    Nftables(Layout),
+}
+
+impl ProxyMode {
+    /// The command that takes the rules of a family, with its arguments.
+    fn command(self, family: AddressType) -> (&'static str, &'static [&'static str]) {
+        match (self, family) {
+            (Self::Iptables, AddressType::Ipv6) => ("ip6tables-restore", &[]),
+            (Self::Iptables, _) => ("iptables-restore", &[]),
+            (Self::Nftables(_), _) => ("nft", &["-f", "-"]),
+        }
+    }
+
+    /// The command that prints the rules of a family, with its arguments.
+    fn list(self, family: AddressType) -> (&'static str, &'static [&'static str]) {
+        match (self, family) {
+            (Self::Iptables, AddressType::Ipv6) => ("ip6tables-save", &[]),
+            (Self::Iptables, _) => ("iptables-save", &[]),
+            (Self::Nftables(_), AddressType::Ipv6) => {
+                ("nft", &["-j", "-a", "list", "table", "ip6", nftables::TABLE])
+            }
+            (Self::Nftables(_), _) => ("nft", &["-j", "-a", "list", "table", "ip", nftables::TABLE]),
+        }
+    }
+}
+
+/// The rules of one family for one node, as text.
+#[must_use]
+pub fn rules(cluster: &Cluster, node: &str, mode: ProxyMode, family: AddressType) -> String {
+    let ports = expected(cluster, node, family);
+    let options = ProxyOptions { pod_cidr: pod_cidr(cluster, family), ..ProxyOptions::default() };
+    match mode {
+        ProxyMode::Iptables => iptables::emit(&ports, &options),
+        ProxyMode::Nftables(layout) => nftables::emit(&ports, family, layout, &options),
+    }
+}
+
+/// The net that all nodes' pod CIDRs of a family are in; `None` when no node has one. A real proxy is told it.
+fn pod_cidr(cluster: &Cluster, family: AddressType) -> Option<IpNet> {
+    let nets = cluster.nodes.values().flat_map(|node| &node.pod_cidrs);
+    let mut nets = nets.filter(|net| AddressType::of(net.addr()) == family);
+    let first = *nets.next()?;
+    Some(nets.fold(first, |wide, net| {
+        std::iter::successors(Some(wide), IpNet::supernet).find(|wide| wide.contains(net)).unwrap_or(wide)
+    }))
+}
+
+/// Writes the rules of both families on every node of a lab.
+pub fn program(lab: &Lab, cluster: &Cluster, mode: ProxyMode) -> Result<(), LabError> {
+    for node in cluster.nodes.keys() {
+        let Ok(netns) = lab.node(node) else { continue };
+        for family in [AddressType::Ipv4, AddressType::Ipv6] {
+            write(netns, node, mode, family, &rules(cluster, node, mode, family))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a node's command these rules of one family.
+pub fn write(
+    netns: &Netns,
+    node: &str,
+    mode: ProxyMode,
+    family: AddressType,
+    rules: &str,
+) -> Result<(), LabError> {
+    let (command, arguments) = mode.command(family);
+    run(netns, node, command, arguments, rules).map(drop)
+}
+
+/// What a node's command prints about one family.
+pub fn list(netns: &Netns, node: &str, mode: ProxyMode, family: AddressType) -> Result<String, LabError> {
+    let (command, arguments) = mode.list(family);
+    run(netns, node, command, arguments, "")
+}
+
+fn run(
+    netns: &Netns,
+    node: &str,
+    command: &'static str,
+    arguments: &[&str],
+    input: &str,
+) -> Result<String, LabError> {
+    let place = || Place::Node(node.to_owned());
+    let failed = |said: String| LabError::Proxy { place: place(), command, said };
+    let run = || -> std::io::Result<std::process::Output> {
+        let mut child = Command::new(command)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut stdin = child.stdin.take();
+        std::thread::scope(|scope| {
+            // The command may print before it has read all.
+            let writer =
+                scope.spawn(move || stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(input.as_bytes())));
+            let output = child.wait_with_output();
+            // A command that ends early says why itself.
+            let _ = writer.join();
+            output
+        })
+    };
+    let output = netns
+        .run(run)
+        .map_err(|source| LabError::Enter { place: place(), source })?
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+}
