@@ -110,5 +110,5 @@ fn a_table_of_nftables_is_followed_too() {
     assert!(value["layout"].as_str().is_some_and(|layout| layout.contains("1.36")), "{}", value["layout"]);
     let run = ask("examples/broken/ok.save", &[]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("is not what `nft -j list table ip kube-proxy` prints"), "{}", run.stderr);
+    assert!(run.stderr.contains("is not what `nft -j list table ip kube-proxy`"), "{}", run.stderr);
 }
