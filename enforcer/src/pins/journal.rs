@@ -1,7 +1,9 @@
 //! The record of what the pinned maps hold, and of what they are about to hold.
 //!
-//!     index.json             which change is in force, and which is being made
-//!     change-<generation>.json   a change, its numbers in the kernel, and what its maker wants to know of it later
+//! ```text
+//! index.json                 which change is in force, and which is being made
+//! change-<generation>.json   a change, its numbers in the kernel, and what its maker wants to know of it later
+//! ```
 //!
 //! Invariant: a change and the index that says that it is being made are on disk before the first map is written, and
 //! the index that says that it is in force is written after the last; each file is replaced as a whole. So after a

@@ -1,10 +1,12 @@
 //! What outlives the process: programs, maps and links under names in a BPF file system, and beside them the record
 //! of what they hold.
 //!
-//!     <bpffs>/v<ABI>/maps/POLICY …          every map of the object
-//!     <bpffs>/v<ABI>/programs/from_pod …    the programs that the links run
-//!     <bpffs>/v<ABI>/links/<ifindex>-from_pod …
-//!     <state>/v<ABI>/…                      [`journal`]
+//! ```text
+//! <bpffs>/v<ABI>/maps/POLICY …          every map of the object
+//! <bpffs>/v<ABI>/programs/from_pod …    the programs that the links run
+//! <bpffs>/v<ABI>/links/<ifindex>-from_pod …
+//! <state>/v<ABI>/…                      the journal
+//! ```
 //!
 //! Invariants: a set `v<ABI>` is complete, since it is built under another name and renamed, and its journal is there
 //! before it; there is one writer, who holds a lock on `<bpffs>`. Sets of other versions are never written: their links

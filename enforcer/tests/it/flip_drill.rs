@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,51 +21,13 @@ use netlab_enforcer::backend::tc::TcBackend;
 use netlab_enforcer::backend::wire::Sender;
 use netlab_enforcer::events::Events;
 use netlab_enforcer::pins::{PinPlace, Pinned};
-use netlab_enforcer::update::step::Steps;
 use netlab_node::Netns;
 use netlab_plugin::contract::Backend as _;
-use nix::sys::signal::{Signal, raise};
 
 use crate::backend_pins::PinSite;
 use crate::backend_site::has;
+use crate::drill_writer::WRITER;
 use crate::flip_world::{Generation, KEPT, OPTIONS, PODS, PORTS, Probe, World, address, key, probes};
-
-/// Tells the test binary that it is the writer.
-const WRITER: &str = "NETLAB_DRILL_WRITER";
-
-/// The writer: takes over what is in force, then makes the changes that it is told.
-#[test]
-#[ignore = "the drill runs it as a process of its own"]
-fn the_writer() {
-    let Ok(order) = std::env::var(WRITER) else { return };
-    let [netns, bpffs, state, kill]: [String; 4] = serde_json::from_str(&order).expect("an order");
-    let left = Arc::new(AtomicUsize::new(kill.parse().unwrap_or(usize::MAX)));
-    let counted = Arc::clone(&left);
-    let steps = Steps::followed(move |_| {
-        if counted.fetch_sub(1, Ordering::Relaxed) == 0 {
-            let _ = raise(Signal::SIGKILL);
-        }
-    });
-    let place = PinPlace { bpffs: bpffs.into(), state: state.into() };
-    let netns = Netns::from_path(netns).expect("the node");
-    let mut backend = TcBackend::open_followed(netns, &place, &OPTIONS, steps).expect("taken over");
-    let mut out = std::io::stdout();
-    let mut say = |generation: u32| {
-        writeln!(out, "\nin force {generation}").and_then(|()| out.flush()).expect("heard");
-    };
-    say(backend.change().map_or(0, |change| change.generation));
-    for line in std::io::stdin().lines() {
-        let (kill, change): (usize, Change) = serde_json::from_str(&line.expect("a line")).expect("a change");
-        left.store(kill, Ordering::Relaxed);
-        backend.apply(&change).expect("applied");
-        left.store(usize::MAX, Ordering::Relaxed);
-        if change.generation.is_multiple_of(8) {
-            let drift = backend.observe().expect("observation").drift;
-            assert!(drift.is_empty(), "{drift:?}");
-        }
-        say(change.generation);
-    }
-}
 
 /// The writer's process.
 struct Writer {
@@ -81,7 +43,7 @@ impl Writer {
         let order =
             [path, place.bpffs.display().to_string(), place.state.display().to_string(), kill.to_string()];
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "flip_drill::the_writer", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "drill_writer::the_writer", "--ignored", "--nocapture", "--test-threads=1"])
             .env(WRITER, serde_json::to_string(&order).expect("JSON"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

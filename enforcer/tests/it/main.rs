@@ -27,6 +27,7 @@ mod corners_link;
 mod corners_node;
 mod corners_rig;
 mod corners_wire;
+mod drill_writer;
 mod flip_drill;
 mod flip_world;
 mod mutation_nft;
