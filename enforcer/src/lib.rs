@@ -11,6 +11,7 @@ pub mod drop_reason;
 pub mod error;
 pub mod events;
 pub mod instance;
+pub mod lockstep;
 pub mod maps;
 pub mod object;
 pub mod pins;

@@ -12,6 +12,8 @@ pub(crate) mod service;
 pub(crate) mod timeout;
 pub(crate) mod what_if;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -49,11 +51,16 @@ pub(crate) enum Command {
     /// Hold a lab; started by `lab up`
     #[command(hide = true)]
     SuperviseLab,
-    /// Tell what this machine can do
+    /// Tell what this machine can do, or whether an object would load
     ///
-    /// Exit 0: a packet can be proven here, with one backend or the other; 4: it cannot.
-    #[command(after_help = "Examples:\n  netlab check\n  netlab check -o json")]
-    Check,
+    /// Exit 0: a packet can be proven here, with one backend or the other; 4: it cannot. With `--object` exit 0: nothing
+    /// speaks against loading it; 1: a CO-RE relocation has no target, or the map layout is another one.
+    #[command(after_help = "Examples:
+  netlab check
+  netlab check -o json
+  netlab check --object
+  netlab check --object enforcer/tests/data/drill.o --btf enforcer/tests/data/drill.o")]
+    Check(Check),
     /// Explain a diagnostic code, or list them all
     #[command(
         after_help = "Examples:\n  netlab explain\n  netlab explain NL0202\n  netlab explain nl0202 -o json"
@@ -65,6 +72,17 @@ pub(crate) enum Command {
     /// Print the version
     #[command(after_help = "Examples:\n  netlab version\n  netlab version -o json")]
     Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Check this BPF object, or without a file the one inside netlab, against a kernel's types
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "a flag that may have a value")]
+    pub(crate) object: Option<Option<PathBuf>>,
+    /// The kernel's types: BTF, or an ELF file with it; those of the running kernel when absent
+    #[arg(long, value_name = "FILE", requires = "object")]
+    pub(crate) btf: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 
 use netlab_core::envelope::Envelope;
 use netlab_ebpf::abi::ABI_VERSION;
+use netlab_enforcer::lockstep::{self, LockstepError};
 use netlab_enforcer::object;
 use netlab_node::capability::{Item, Report, Status};
 use serde::Serialize;
@@ -76,11 +77,19 @@ fn object() -> Item {
     let hash = object::hash();
     let whole = object::recorded_hash() == Some(hash.as_str());
     let short: String = hash.chars().take(12).collect();
+    // Its relocations are counted without any kernel's types: it is to have none.
+    let counted = lockstep::check(object::bytes(), || Err(LockstepError::NoBtf));
+    let lockstep = match &counted {
+        Ok(found) if found.abi == Some(ABI_VERSION) => "0 CO-RE relocations: no kernel lockstep",
+        Ok(_) => "of another map layout than this netlab",
+        Err(_) => "with CO-RE relocations: it depends on the kernel's own types",
+    };
+    let good = whole && counted.is_ok_and(|found| found.abi == Some(ABI_VERSION));
     Item {
         id: "object".to_owned(),
-        status: if whole { Status::Ok } else { Status::Fail },
-        text: format!("netlab-tc {short}, map layout {ABI_VERSION}, no kernel lockstep"),
-        hint: (!whole).then(|| "this build holds another object than was recorded: build it anew".to_owned()),
+        status: if good { Status::Ok } else { Status::Fail },
+        text: format!("netlab-tc {short}, map layout {ABI_VERSION}, {lockstep}"),
+        hint: (!good).then(|| "this build holds another object than was recorded: build it anew".to_owned()),
     }
 }
 

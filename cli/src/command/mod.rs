@@ -1,6 +1,7 @@
 //! One file per command: read the arguments, ask a library, print the answer, choose the exit code.
 
 mod check;
+mod check_object;
 mod completions;
 mod enforce;
 mod explain;
@@ -135,7 +136,10 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),
         Command::Lab(Lab::Down(args)) => lab::down::run(args, terminal),
         Command::SuperviseLab => crate::enforcement::supervise().map(|()| Exit::Yes),
-        Command::Check => check::run(terminal),
+        Command::Check(args) => match &args.object {
+            Some(object) => check_object::run(object.as_deref(), args.btf.as_deref(), terminal),
+            None => check::run(terminal),
+        },
         Command::Explain(args) => explain::run(args, terminal),
         Command::Completions(args) => completions::run(args, terminal),
         Command::Version => version::run(terminal),

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod check;
 mod claims;
 mod connections;
 mod describe;

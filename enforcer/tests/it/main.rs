@@ -30,6 +30,7 @@ mod corners_wire;
 mod drill_writer;
 mod flip_drill;
 mod flip_world;
+mod lockstep;
 mod mutation_nft;
 mod mutation_tc;
 mod mutation_world;
