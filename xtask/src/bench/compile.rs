@@ -4,6 +4,8 @@
 //! everything that compiling it needs.
 
 use anyhow::Context as _;
+use netlab_core::model::cluster::Cluster;
+use netlab_core::model::policy::Policies;
 use netlab_core::policy::{Limits, Numbers, Scope, compile_with};
 use netlab_core::testing::scale::{Scale, node_name};
 
@@ -12,6 +14,10 @@ use super::figure::{Figure, processor_milliseconds};
 /// Pods, policies, and what is promised: milliseconds and mebibytes.
 const SIZES: [(u32, u32, f64, Option<f64>); 2] =
     [(10_000, 1_000, 150.0, None), (150_000, 5_000, 3_000.0, Some(1_024.0))];
+
+/// What is promised for one pod's change, and for one policy's until it is in force (9 ms of that are the kernel's).
+const POD_CHANGE: f64 = 0.1;
+const POLICY_CHANGE: f64 = 20.0;
 
 /// All sizes.
 pub(crate) fn all() -> anyhow::Result<Vec<Figure>> {
@@ -37,7 +43,24 @@ pub(crate) fn here(pods: u32, policies: u32) -> anyhow::Result<Vec<Figure>> {
     let whole = compile(&Scope::Cluster).size();
     let node = Scope::Node(node_name(0));
     let one_node = processor_milliseconds(7, || compile(&node))?;
-    let of_node = compile(&node).size();
+    let rulesets = compile(&node);
+    let of_node = rulesets.size();
+    // There is no shorter way than a whole compilation of the node on top of the numbers of the last one.
+    let numbers = rulesets.numbers;
+    let again = |cluster: &Cluster, list: &Policies| {
+        processor_milliseconds(7, || compile_with(cluster, list, &node, &numbers, &Limits::default()))
+    };
+    let mut other_cluster = cluster.clone();
+    if let Some(pod) = other_cluster.pods.values_mut().find(|pod| pod.node.as_ref() == Some(&node_name(0))) {
+        pod.labels.insert("tier".to_owned(), "tier-none".to_owned());
+    }
+    let one_pod = again(&other_cluster, &list)?;
+    drop(other_cluster);
+    let mut other_list = list.clone();
+    if let Some(policy) = other_list.list.first_mut() {
+        policy.ingress.get_or_insert_default().pop();
+    }
+    let one_policy = again(&cluster, &other_list)?;
     let whole_cluster = Figure::median(&part, "whole cluster", times, "ms");
     let memory = Figure::count(&part, "peak of resident memory, with the model", peak, "MiB");
     let mut figures = vec![
@@ -55,7 +78,12 @@ pub(crate) fn here(pods: u32, policies: u32) -> anyhow::Result<Vec<Figure>> {
             figures.push(Figure::count(&part, format!("{what}: {name}"), exact(count), ""));
         }
         if what == "whole cluster" {
-            figures.push(Figure::median(&part, "one node of 110 pods", one_node.clone(), "ms"));
+            figures.extend([
+                Figure::median(&part, "one node of 110 pods", one_node.clone(), "ms"),
+                Figure::median(&part, "one node: a pod changes", one_pod.clone(), "ms").at_most(POD_CHANGE),
+                Figure::median(&part, "one node: a policy changes", one_policy.clone(), "ms")
+                    .at_most(POLICY_CHANGE),
+            ]);
         }
     }
     Ok(figures)
