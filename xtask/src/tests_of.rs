@@ -156,10 +156,17 @@ pub(crate) struct Run {
 }
 
 impl Executable {
-    /// Every test in it, with its module.
+    /// Every test in it that runs unasked, with its module.
     pub(crate) fn list(&self) -> anyhow::Result<Vec<String>> {
+        let all = self.listed(&[])?;
+        let ignored = self.listed(&["--ignored"])?;
+        Ok(all.into_iter().filter(|test| !ignored.contains(test)).collect())
+    }
+
+    fn listed(&self, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
         let output = Command::new(&self.path)
             .args(["--list", "--format", "terse"])
+            .args(arguments)
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run {}", self.path.display()))?;
