@@ -120,7 +120,12 @@ fn each_address_leads_to_its_own_endpoints() {
 fn without(rules: &str, words: &[&str]) -> String {
     let is_it = |line: &str| words.iter().all(|word| line.contains(word));
     let at = rules.lines().position(is_it).unwrap_or_else(|| panic!("no line has {words:?}"));
-    rules.lines().enumerate().filter(|(index, _)| *index != at).map(|(_, line)| line.to_owned() + "\n").collect()
+    rules
+        .lines()
+        .enumerate()
+        .filter(|(index, _)| *index != at)
+        .map(|(_, line)| line.to_owned() + "\n")
+        .collect()
 }
 
 fn replaced(rules: &str, from: &str, to: &str) -> String {
