@@ -135,7 +135,7 @@ pub(crate) fn table(connections: &Connections) -> String {
 
 /// Every pair, with the kinds of both ends, and the summary.
 pub(crate) fn wide(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
-    let cells = Cells::new(connections, |text| harmless(text));
+    let cells = Cells::new(connections, harmless);
     if !connections.list.is_empty() {
         let width = |position: fn(&Connection) -> usize, heading: &str| {
             let longest = connections.list.iter().map(|pair| cells.width(position(pair))).max();

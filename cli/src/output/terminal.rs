@@ -102,6 +102,7 @@ impl Terminal {
     }
 
     /// The same without a word about what is supposed.
+    #[expect(clippy::unused_self, reason = "whoever writes to standard output has the terminal")]
     pub(crate) fn rows(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let mut stdout = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         written(write(&mut stdout).and_then(|()| stdout.flush()))
@@ -132,12 +133,12 @@ impl Terminal {
         }
         let mut not_json = None;
         let streamed = self.rows(|out| {
-            serde_json::to_writer_pretty(&mut *out, &value).or_else(|error| match error.io_error_kind() {
-                Some(kind) => Err(io::Error::from(kind)),
-                None => {
-                    not_json = Some(error);
-                    Ok(())
+            serde_json::to_writer_pretty(&mut *out, &value).or_else(|error| {
+                if let Some(kind) = error.io_error_kind() {
+                    return Err(io::Error::from(kind));
                 }
+                not_json = Some(error);
+                Ok(())
             })?;
             out.write_all(b"\n")
         });

@@ -34,7 +34,7 @@ fn the_table_and_the_document_say_the_same() {
 
 #[test]
 fn the_object_inside_fits_every_kernel() {
-    let run = netlab(&["check", "--object"].map(str::to_owned));
+    let run = netlab(["check", "--object"].map(str::to_owned));
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.starts_with("FITS  netlab-tc\n"), "{}", run.stdout);
     let (code, answer) = json("netlab check --object");

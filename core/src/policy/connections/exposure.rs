@@ -135,13 +135,12 @@ impl Future {
     /// A namespace with just the labels that are asked for; `None` when there can be none.
     fn namespace(&mut self, selector: &Selector) -> Option<String> {
         let mut labels = satisfying(selector)?;
-        let name = match labels.get(NAMESPACE_NAME) {
-            Some(name) => name.clone(),
-            None => {
-                // One of so many names is free.
-                let mut names = (0..=self.cluster.namespaces.len()).map(|number| format!("{NEW}-{number}"));
-                names.find(|name| !self.cluster.namespaces.contains_key(name))?
-            }
+        let name = if let Some(name) = labels.get(NAMESPACE_NAME) {
+            name.clone()
+        } else {
+            // One of so many names is free.
+            let mut names = (0..=self.cluster.namespaces.len()).map(|number| format!("{NEW}-{number}"));
+            names.find(|name| !self.cluster.namespaces.contains_key(name))?
         };
         if let Some(there) = self.cluster.namespaces.get(&name) {
             return selector.matches(&there.labels).then_some(name);
@@ -292,17 +291,16 @@ fn satisfying(selector: &Selector) -> Option<Labels> {
     };
     let mut labels = Labels::new();
     for (key, values) in candidates {
-        let value = match values {
-            Some(values) => values.into_iter().find(|value| !forbidden(key, value))?,
+        let value = if let Some(values) = values {
+            values.into_iter().find(|value| !forbidden(key, value))?
+        } else {
             // Any value will do that is not forbidden.
-            None => {
-                let count = selector.requirements().iter().map(|requirement| match &requirement.operator {
-                    Operator::NotIn(values) => values.len(),
-                    _ => 0,
-                });
-                let mut values = (0..=count.sum()).map(|number: usize| format!("{NEW}-{number}"));
-                values.find(|value| !forbidden(key, value))?
-            }
+            let count = selector.requirements().iter().map(|requirement| match &requirement.operator {
+                Operator::NotIn(values) => values.len(),
+                _ => 0,
+            });
+            let mut values = (0..=count.sum()).map(|number: usize| format!("{NEW}-{number}"));
+            values.find(|value| !forbidden(key, value))?
         };
         labels.insert(key.to_owned(), value);
     }
