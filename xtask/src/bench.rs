@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 mod adversarial;
 mod compile;
+mod connections;
 mod datapath;
 mod figure;
 mod lint;
@@ -47,6 +48,8 @@ enum Part {
     Compile,
     /// How the cost of policies made to hurt grows with their number.
     Adversarial,
+    /// Who may talk to whom: the class table, and how fast its rows come.
+    Connections,
     /// What a packet costs in the kernel, beside nftables. Needs root.
     Datapath,
     /// Lint, compilation included.
@@ -69,13 +72,21 @@ enum Part {
 
 impl Part {
     fn all() -> Vec<Self> {
-        vec![Self::Compile, Self::Adversarial, Self::Datapath, Self::Lint, Self::Prove { runs: 5 }]
+        vec![
+            Self::Compile,
+            Self::Connections,
+            Self::Adversarial,
+            Self::Datapath,
+            Self::Lint,
+            Self::Prove { runs: 5 },
+        ]
     }
 
     fn measure(&self) -> anyhow::Result<Vec<Figure>> {
         match self {
             Self::Compile => compile::all(),
             Self::Adversarial => adversarial::all(),
+            Self::Connections => connections::all(),
             Self::Datapath => datapath::all(),
             Self::Lint => lint::all(),
             Self::Prove { runs } => prove::denied_tcp(*runs),

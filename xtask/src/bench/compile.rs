@@ -98,7 +98,12 @@ fn exact(count: usize) -> f64 {
 /// A line of `/proc/self/status`: `VmHWM` is the peak of resident memory.
 fn mebibytes(name: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u32>().ok());
-    Ok(f64::from(kibibytes.with_context(|| format!("no {name} in /proc/self/status"))?) / 1024.0)
+    line(&status, name).with_context(|| format!("no {name} in /proc/self/status"))
+}
+
+/// A line of a process's status, in MiB.
+pub(super) fn line(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kibibytes = line.trim().strip_suffix(" kB")?.parse::<u32>().ok()?;
+    Some(f64::from(kibibytes) / 1024.0)
 }

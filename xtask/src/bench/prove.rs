@@ -1,6 +1,6 @@
 //! `cargo xtask bench prove`: a denied TCP packet, proved in an ephemeral lab.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -10,8 +10,8 @@ use super::figure::{Figure, milliseconds};
 /// What the first version promises for the tc backend.
 const MILLISECONDS: f64 = 400.0;
 
-/// The whole command, from start to exit, with each backend.
-pub(crate) fn denied_tcp(runs: usize) -> anyhow::Result<Vec<Figure>> {
+/// The optimised command.
+pub(super) fn release() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--package", "netlab"])
@@ -22,7 +22,13 @@ pub(crate) fn denied_tcp(runs: usize) -> anyhow::Result<Vec<Figure>> {
         bail!("netlab does not build");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let netlab = target.join("release/netlab");
+    Ok(target.join("release/netlab"))
+}
+
+/// The whole command, from start to exit, with each backend.
+pub(crate) fn denied_tcp(runs: usize) -> anyhow::Result<Vec<Figure>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let netlab = release()?;
     let question = "policy prove -f examples/shop --from shop/web --to shop/db --port 5432/tcp --expect deny";
     let mut figures = Vec::new();
     for (name, backend) in [("tc", "tc"), ("nft", "nft"), ("no kernel", "none")] {
