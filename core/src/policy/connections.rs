@@ -186,7 +186,7 @@ impl Serialize for Connections {
 /// the same here.
 pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Connections {
     let workloads = Workloads::new(cluster, rulesets);
-    let mut matrix = Matrix::new(rulesets);
+    let mut matrix = Matrix::new(rulesets, workloads.profiles.len());
     let blocks = if focus.workloads_only { Vec::new() } else { blocks(&workloads, rulesets, &mut matrix) };
     let mut peers: Vec<Peer> = workloads.list.iter().map(|workload| workload.peer.clone()).collect();
     peers.extend(blocks.iter().map(|block| block.peer.clone()));

@@ -176,7 +176,8 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(state: State<'a>) -> Self {
         let workloads = Workloads::new(state.cluster, state.rulesets);
-        Self { state, workloads, matrix: Matrix::new(state.rulesets) }
+        let matrix = Matrix::new(state.rulesets, workloads.profiles.len());
+        Self { state, workloads, matrix }
     }
 
     /// What one end may open to the other; nothing where one of them is not in this state.

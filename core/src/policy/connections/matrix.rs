@@ -19,21 +19,65 @@ use crate::policy::ruleset::{Rulesets, Table};
 pub(super) struct Matrix<'a> {
     rulesets: &'a Rulesets,
     pub(super) sets: Sets,
-    /// By (ruleset, egress, row).
-    rows: HashMap<(u32, bool, u32), u32>,
+    /// By (ruleset, egress), then by row; [`UNKNOWN`] is not decided yet.
+    rows: Vec<[Vec<u32>; 2]>,
     /// By (source, destination) profile.
-    pairs: HashMap<(u32, u32), u32>,
+    pairs: Pairs,
     /// Policies that the API does not order, where that decides what a row allows.
     pub(super) ties: BTreeSet<Vec<u32>>,
 }
 
+/// No number of a set.
+const UNKNOWN: u32 = u32::MAX;
+
+/// More profiles than these make a table of all pairs too large: 64 MiB.
+const MOST_DENSE: usize = 4096;
+
+/// What is known of pairs of profiles: in a table while that is small, for looking up is what most of the time is for.
+#[derive(Debug)]
+enum Pairs {
+    Dense(usize, Vec<u32>),
+    Sparse(HashMap<(u32, u32), u32>),
+}
+
+impl Pairs {
+    fn new(profiles: usize) -> Self {
+        if profiles <= MOST_DENSE {
+            Self::Dense(profiles, vec![UNKNOWN; profiles * profiles])
+        } else {
+            Self::Sparse(HashMap::new())
+        }
+    }
+
+    fn get(&self, from: u32, to: u32) -> Option<u32> {
+        match self {
+            Self::Dense(width, known) => {
+                known.get(from as usize * width + to as usize).copied().filter(|set| *set != UNKNOWN)
+            }
+            Self::Sparse(known) => known.get(&(from, to)).copied(),
+        }
+    }
+
+    fn insert(&mut self, from: u32, to: u32, set: u32) {
+        match self {
+            Self::Dense(width, known) => {
+                if let Some(place) = known.get_mut(from as usize * *width + to as usize) {
+                    *place = set;
+                }
+            }
+            Self::Sparse(known) => _ = known.insert((from, to), set),
+        }
+    }
+}
+
 impl<'a> Matrix<'a> {
-    pub(super) fn new(rulesets: &'a Rulesets) -> Self {
+    /// For this many profiles.
+    pub(super) fn new(rulesets: &'a Rulesets, profiles: usize) -> Self {
         Self {
             rulesets,
             sets: Sets::new(),
-            rows: HashMap::new(),
-            pairs: HashMap::new(),
+            rows: vec![[const { Vec::new() }; 2]; rulesets.list.len()],
+            pairs: Pairs::new(profiles),
             ties: BTreeSet::new(),
         }
     }
@@ -45,19 +89,21 @@ impl<'a> Matrix<'a> {
             return Sets::EVERYTHING;
         };
         let row = table.row(peer);
-        let key = (index, direction == Direction::Egress, row);
-        if let Some(known) = self.rows.get(&key) {
-            return *known;
+        let known = &mut self.rows[index as usize][usize::from(direction == Direction::Egress)];
+        if known.is_empty() {
+            known.resize(table.rows.len(), UNKNOWN);
         }
-        let set = self.sets.intern(decided(table, row, &mut self.ties));
-        self.rows.insert(key, set);
-        set
+        let known = &mut known[row as usize];
+        if *known == UNKNOWN {
+            *known = self.sets.intern(decided(table, row, &mut self.ties));
+        }
+        *known
     }
 
     /// What pods of one profile may open to pods of another.
     fn profiles(&mut self, workloads: &Workloads, from: u32, to: u32) -> u32 {
-        if let Some(known) = self.pairs.get(&(from, to)) {
-            return *known;
+        if let Some(known) = self.pairs.get(from, to) {
+            return known;
         }
         let (source, destination) = (&workloads.profiles[from as usize], &workloads.profiles[to as usize]);
         let mut allowed = Sets::NOTHING;
@@ -68,7 +114,7 @@ impl<'a> Matrix<'a> {
             let both = self.sets.and(egress, ingress);
             allowed = self.sets.or(allowed, both);
         }
-        self.pairs.insert((from, to), allowed);
+        self.pairs.insert(from, to, allowed);
         allowed
     }
 
