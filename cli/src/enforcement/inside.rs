@@ -150,6 +150,18 @@ impl Enforcer {
             .into_iter()
             .map(|(name, text)| Document { name: name.into(), text: text.into() });
         let loaded = load(documents, &Budget::default());
+        // A pod that the manifests do not have would be let go, and be open: `detach` is for that.
+        let unknown = |key: &&ObjectKey| !loaded.cluster.pods.contains_key(*key);
+        let mut unknown = lab.host_interfaces().keys().filter(unknown);
+        if let Some(pod) = unknown.next() {
+            let more = match unknown.count() {
+                0 => "is".to_owned(),
+                more => format!("and {more} more are"),
+            };
+            return Err(format!(
+                "pod {pod} of the lab {more} not in these manifests and would be left open; name with `-f` all that the lab was made of"
+            ));
+        }
         let mut state = self.state();
         let pods: BTreeSet<ObjectKey> = lab.host_interfaces().keys().cloned().collect();
         let compiled = compile_with(

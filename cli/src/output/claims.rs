@@ -48,7 +48,9 @@ fn title(tried: &Tried) -> String {
 fn verdict(tried: &Tried) -> String {
     let claimed = tried.claim.expect.to_string();
     let found = tried.found.to_string();
-    if found == claimed {
+    if found == claimed && tried.status == Status::Fails {
+        format!("is {found}, but not for the reason that is claimed")
+    } else if found == claimed {
         format!("is {found}, as claimed")
     } else {
         format!("is {found}, claimed {claimed}")
@@ -140,8 +142,8 @@ pub(crate) fn tap(tried: &[Tried]) -> String {
     let mut text = format!("TAP version 14\n1..{}\n", tried.len());
     for (number, one) in (1..).zip(tried) {
         let result = if one.status == Status::Holds { "ok" } else { "not ok" };
-        // `#` begins a directive.
-        let title = title(one).replace('\\', "\\\\").replace('#', "\\#");
+        // `#` begins a directive, and a line's end another line.
+        let title = title(one).replace('\\', "\\\\").replace('#', "\\#").replace(['\n', '\r'], " ");
         let _ = writeln!(text, "{result} {number} - {title} {}", verdict(one));
         if one.status != Status::Holds {
             let quoted = |text: &str| serde_json::Value::from(text).to_string();

@@ -249,7 +249,7 @@ fn reports_are_well_formed() {
 }
 
 #[test]
-fn the_kernel_tries_all_claims_in_one_lab() {
+fn the_kernel_tries_all_claims() {
     let run = netlab(SHOP.iter().chain(&["examples/claims/shop.yaml", "--kernel", "-o", "json"]));
     if run.code == Some(4) && !(is_root() && required("netns")) {
         return;

@@ -344,6 +344,20 @@ fn an_audit_names_the_row_that_somebody_changed_and_its_rule() {
     assert_eq!(labs.json("netlab enforce status --audit").0, Some(0));
 }
 
+/// Policies without the pods would let go of every pod of the lab.
+#[test]
+fn manifests_that_lack_the_lab_s_pods_leave_it_as_it_is() {
+    if !root_or_skip("manifests_that_lack_the_lab_s_pods_leave_it_as_it_is") {
+        return;
+    }
+    let labs = Labs::new();
+    labs.good("netlab lab up -f examples/shop --lab lab");
+    let run = labs.shell("netlab enforce attach -f examples/shop/policies --lab lab");
+    assert_ne!(run.code, Some(0), "{}", run.stdout);
+    assert!(run.stderr.contains("not in these manifests"), "{}", run.stderr);
+    labs.good("netlab enforce status --lab lab");
+}
+
 #[test]
 fn a_lab_that_is_not_there_is_named() {
     let labs = Labs::new();

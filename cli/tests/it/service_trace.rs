@@ -108,6 +108,11 @@ fn a_table_of_nftables_is_followed_too() {
     assert_eq!(value["proxyMode"], "nftables");
     assert_eq!(value["ports"][0]["missing"][0]["endpoint"], "10.244.1.21:8080");
     assert!(value["layout"].as_str().is_some_and(|layout| layout.contains("1.36")), "{}", value["layout"]);
+    let without_node =
+        ["service", "trace", "-f", "examples/broken", "mynet/web", "--nft", "examples/broken/ok.nft"];
+    let run = netlab(without_node);
+    assert_eq!(run.code, Some(2), "nodes differ in what asks itself: {}", run.stdout);
+    assert!(run.stderr.contains("say with `--node` whose rules these are"), "{}", run.stderr);
     let run = ask("examples/broken/ok.save", &[]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is not what `nft -j list table ip kube-proxy`"), "{}", run.stderr);

@@ -3,6 +3,7 @@
 use netlab_core::envelope::Envelope;
 use serde_json::Value;
 
+use super::status::faults;
 use super::{ask, enter, hooks, twin};
 use crate::args::globals::Globals;
 use crate::args::lab::LabName;
@@ -31,7 +32,16 @@ pub(crate) fn attach(args: &LabName, globals: &Globals, terminal: &Terminal) -> 
         );
         format!("{}  {head}\n{}", paint(STRONG, "ATTACHED"), twins(&state))
     })?;
-    Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
+    // What somebody else changed behind our back is not mended by a change to other rows.
+    let faults = faults(&state);
+    for fault in &faults {
+        terminal.note(&format!("fault: {fault}"));
+    }
+    Ok(match (faults.is_empty(), incomplete) {
+        (false, _) => Exit::No,
+        (true, true) => Exit::CannotTell,
+        (true, false) => Exit::Yes,
+    })
 }
 
 /// Takes the programs off.

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Status, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 /// Everything that is not as it should be.
-fn faults(state: &InForce) -> Vec<String> {
+pub(super) fn faults(state: &InForce) -> Vec<String> {
     let mut faults = Vec::new();
     for node in &state.nodes {
         for pod in &node.pods {

@@ -6,7 +6,6 @@ use std::path::Path;
 use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
-use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::{ExpectedPort, expected};
 use netlab_core::service::trace::{Rules, Status, trace};
 use netlab_core::service::{iptables, nftables};
@@ -32,7 +31,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         name.parse().map_err(|error| Failure::unreadable(format!("`{name}`: {error}")))?;
     let key = named::service(&reference, globals, cluster)?;
     let (rules, source) = rules(args)?;
-    let (node, ports) = ports(cluster, &key, port, rules.family(), args.node.as_deref())?;
+    let (node, ports) = ports(cluster, &key, port, &rules, args.node.as_deref())?;
     let trace = trace(&rules, &ports, &node);
     let incomplete = !input.not_examined.is_empty();
     terminal.answer(&Envelope::new("ServiceTrace", &trace, input.not_examined), |terminal| {
@@ -84,9 +83,10 @@ fn ports(
     cluster: &Cluster,
     key: &ObjectKey,
     port: Option<&str>,
-    family: AddressType,
+    rules: &Rules,
     node: Option<&str>,
 ) -> Result<(String, Vec<ExpectedPort>), Failure> {
+    let family = rules.family();
     let of = |node: &str| -> Vec<ExpectedPort> {
         let mut ports = expected(cluster, node, family);
         ports.retain(|expected| expected.name.service == *key);
@@ -101,7 +101,7 @@ fn ports(
             let ports = of(&first);
             // Which endpoints are on the node is no matter of iptables' rules.
             let placeless = |mut ports: Vec<ExpectedPort>| {
-                for port in &mut ports {
+                for port in ports.iter_mut().filter(|_| matches!(rules, Rules::Iptables(_))) {
                     port.on_node.clear();
                 }
                 ports
