@@ -141,7 +141,7 @@ pub(crate) fn wide(connections: &Connections, out: &mut dyn io::Write) -> io::Re
             let longest = connections.list.iter().map(|pair| cells.width(position(pair))).max();
             longest.unwrap_or_default().max(heading.len())
         };
-        let (from_width, to_width) = (width(|pair| pair.from, "FROM"), width(|pair| pair.to, "TO"));
+        let (from_width, to_width) = (width(Connection::from, "FROM"), width(Connection::to, "TO"));
         writeln!(out, "{:<from_width$}  {:<to_width$}  ALLOWED", "FROM", "TO")?;
         cells.each(connections, |[from, to, allowed]| {
             writeln!(out, "{from:<from_width$}  {to:<to_width$}  {allowed}")
@@ -174,10 +174,9 @@ impl Cells {
         connections: &Connections,
         mut row: impl FnMut([&str; 3]) -> io::Result<()>,
     ) -> io::Result<()> {
-        connections
-            .list
-            .iter()
-            .try_for_each(|pair| row([&self.peers[pair.from], &self.peers[pair.to], &self.sets[pair.set()]]))
+        connections.list.iter().try_for_each(|pair| {
+            row([&self.peers[pair.from()], &self.peers[pair.to()], &self.sets[pair.set()]])
+        })
     }
 }
 
@@ -189,7 +188,7 @@ fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String
 /// How many pairs, and who is isolated, in one line.
 pub(crate) fn summary(connections: &Connections) -> String {
     let count = connections.workloads().len();
-    let inside = connections.list.iter().filter(|pair| pair.from < count && pair.to < count).count();
+    let inside = connections.list.iter().filter(|pair| pair.from() < count && pair.to() < count).count();
     let outside = connections.list.len() - inside;
     let mut text = format!("{inside} of {} pairs", connections.workload_pairs);
     if outside > 0 {
@@ -234,7 +233,7 @@ pub(crate) fn exposed(exposure: &Exposure, wide: bool) -> String {
     let every = connections
         .list
         .iter()
-        .map(|pair| [name(pair.from), name(pair.to), connections.allowed(pair).to_string()]);
+        .map(|pair| [name(pair.from()), name(pair.to()), connections.allowed(pair).to_string()]);
     let rows: Vec<[String; 3]> = if wide { every.collect() } else { folded(connections) };
     if rows.is_empty() {
         text.push_str("nothing is allowed\n");

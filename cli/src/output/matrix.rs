@@ -23,7 +23,7 @@ struct Line {
 /// The table, what its signs mean, and the summary.
 pub(crate) fn matrix(connections: &Connections) -> String {
     let allowed: BTreeMap<(usize, usize), &Allowed> =
-        connections.list.iter().map(|pair| ((pair.from, pair.to), connections.allowed(pair))).collect();
+        connections.list.iter().map(|pair| ((pair.from(), pair.to()), connections.allowed(pair))).collect();
     let single = singles(connections);
     let folded = namespaces(connections);
     let (lines, fold) = if width(&single) <= WIDTH || folded.len() == single.len() {

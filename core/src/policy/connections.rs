@@ -32,6 +32,7 @@ pub use workloads::workload_of;
 use self::allowed::Sets;
 use self::matrix::Matrix;
 use self::workloads::Workloads;
+use super::groups::number;
 use super::provenance::{PolicyRef, policy_ref};
 use super::query::{End, addresses};
 use super::ruleset::{Rulesets, Table};
@@ -78,14 +79,23 @@ pub enum PeerKind {
 /// A pair with something allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Who opens: a position among the peers.
-    pub from: usize,
-    /// To whom.
-    pub to: usize,
+    // Millions of these are what a long list weighs.
+    from: u32,
+    to: u32,
     allowed: u32,
 }
 
 impl Connection {
+    /// Who opens: a position among the peers.
+    pub fn from(&self) -> usize {
+        self.from as usize
+    }
+
+    /// To whom: a position among the peers.
+    pub fn to(&self) -> usize {
+        self.to as usize
+    }
+
     /// Which of [`Connections::sets`] it allows: many pairs share one.
     pub fn set(&self) -> usize {
         self.allowed as usize
@@ -167,8 +177,8 @@ impl Serialize for Connections {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let Self(all) = self;
                 serializer.collect_seq(all.list.iter().map(|connection| Line {
-                    from: &all.peers[connection.from].id,
-                    to: &all.peers[connection.to].id,
+                    from: &all.peers[connection.from()].id,
+                    to: &all.peers[connection.to()].id,
                     allowed: all.allowed(connection),
                 }))
             }
@@ -198,7 +208,7 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     let mut add = |matrix: &mut Matrix<'_>, from: usize, to: usize, allowed: u32| {
         let allowed = matrix.sets.and(allowed, ports);
         if allowed != Sets::NOTHING {
-            list.push(Connection { from, to, allowed });
+            list.push(Connection { from: number(from), to: number(to), allowed });
         }
     };
     for (from, source) in workloads.list.iter().enumerate() {
@@ -252,15 +262,10 @@ struct Block {
 /// The areas of address space, those joined that no workload tells apart.
 fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -> Vec<Block> {
     let areas = external::areas(&rulesets.classes.prefixes);
+    let sides_of = matrix.externals(workloads, &areas);
     let mut alike: BTreeMap<(bool, Sides), Vec<&external::Area>> = BTreeMap::new();
-    for area in &areas {
-        let mut side =
-            |workload, direction| matrix.external(workloads, workload, direction, (area.ipv4, area.class));
-        let sides: Sides = workloads
-            .list
-            .iter()
-            .map(|workload| (side(workload, Direction::Ingress), side(workload, Direction::Egress)))
-            .collect();
+    for (index, area) in areas.iter().enumerate() {
+        let sides: Sides = sides_of.iter().map(|[ingress, egress]| (ingress[index], egress[index])).collect();
         if sides.iter().any(|sides| *sides != (Sets::NOTHING, Sets::NOTHING)) {
             alike.entry((area.ipv4, sides)).or_default().push(area);
         }

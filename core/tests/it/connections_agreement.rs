@@ -55,7 +55,8 @@ impl<'a> Lists<'a> {
             compile_with(&cluster, &loaded.policies, &Scope::Cluster, &Numbers::default(), &limits);
         assert!(compiled.diagnostics.is_empty());
         let found = connections(&cluster, &compiled.rulesets, &Focus::default());
-        let allowed = found.list.iter().map(|one| ((one.from, one.to), found.allowed(one).clone())).collect();
+        let allowed =
+            found.list.iter().map(|one| ((one.from(), one.to()), found.allowed(one).clone())).collect();
         let ends = found
             .workloads()
             .iter()

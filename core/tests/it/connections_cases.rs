@@ -160,8 +160,8 @@ fn found_points(found: &Connections, addresses: &BTreeSet<u32>) -> Points {
     };
     let mut points = Points::new();
     for connection in &found.list {
-        for from in names(connection.from) {
-            for to in names(connection.to) {
+        for from in names(connection.from()) {
+            for to in names(connection.to()) {
                 add(&mut points, from.clone(), to, found.allowed(connection));
             }
         }

@@ -101,7 +101,7 @@ fn check(before: &Compilation, after: &Compilation, text: &str) -> usize {
     let found = diff(before.state(), after.state(), &Focus::default());
     let addresses = edges(lists.iter().flat_map(|list| &list.peers).chain(&found.peers));
     let [old, new] = lists.each_ref().map(|list| {
-        points(&list.peers, &addresses, list.list.iter().map(|one| (one.from, one.to, list.allowed(one))))
+        points(&list.peers, &addresses, list.list.iter().map(|one| (one.from(), one.to(), list.allowed(one))))
     });
     let side = |of: fn(&Change) -> &Allowed| {
         let pairs = found.list.iter().map(|pair| (pair.from, pair.to, of(found.change(pair))));

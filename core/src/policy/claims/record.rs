@@ -87,7 +87,7 @@ pub fn points(cluster: &Cluster, connections: &Connections) -> Vec<Point> {
     let ends: Vec<End> = connections.peers.iter().map(|peer| End::new(cluster, peer)).collect();
     let mut allowed: BTreeMap<(usize, usize), &Allowed> = BTreeMap::new();
     for connection in &connections.list {
-        allowed.insert((connection.from, connection.to), connections.allowed(connection));
+        allowed.insert((connection.from(), connection.to()), connections.allowed(connection));
     }
     let nothing = Allowed::default();
     let mut points = Vec::new();

@@ -16,6 +16,7 @@ use super::{Connection, Connections, Focus, Peer, PeerKind, connections};
 use crate::model::cluster::{Cluster, Labels, Namespace, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, PeerMatch, PodSelector, Policies};
 use crate::model::selector::{Operator, Selector};
+use crate::policy::groups::number;
 use crate::policy::ruleset::Rulesets;
 
 /// What no namespace of a cluster is called.
@@ -66,8 +67,8 @@ impl Serialize for Exposure {
             .list
             .iter()
             .map(|pair| Line {
-                from: &all.peers[pair.from].id,
-                to: &all.peers[pair.to].id,
+                from: &all.peers[pair.from()].id,
+                to: &all.peers[pair.to()].id,
                 allowed: all.allowed(pair),
             })
             .collect();
@@ -173,16 +174,20 @@ impl Future {
             self.representatives.get_key_value(&key)
         };
         let is_one: Vec<bool> = all.peers.iter().map(|peer| stands_for(peer).is_some()).collect();
-        all.list.retain(|pair| is_one[pair.from] != is_one[pair.to]);
+        all.list.retain(|pair| is_one[pair.from()] != is_one[pair.to()]);
         let first = all.peers.iter().position(|peer| {
             stands_for(peer)
                 .is_some_and(|(key, words)| words == "any other pod" && !self.of_namespaces.contains(key))
         });
         // A namespace in which any other pod is as it is anywhere needs no line of its own.
         let rows = |position: usize| -> BTreeSet<(bool, usize, u32)> {
-            let own = all.list.iter().filter(|pair| pair.from == position || pair.to == position);
+            let own = all.list.iter().filter(|pair| pair.from() == position || pair.to() == position);
             own.map(|pair| {
-                (pair.from == position, if pair.from == position { pair.to } else { pair.from }, pair.allowed)
+                (
+                    pair.from() == position,
+                    if pair.from() == position { pair.to() } else { pair.from() },
+                    pair.allowed,
+                )
             })
             .collect()
         };
@@ -205,7 +210,8 @@ impl Future {
             .list
             .iter()
             .filter_map(|pair| {
-                Some(Connection { from: *at.get(&pair.from)?, to: *at.get(&pair.to)?, allowed: pair.allowed })
+                let place = |old: usize| at.get(&old).copied().map(number);
+                Some(Connection { from: place(pair.from())?, to: place(pair.to())?, allowed: pair.allowed })
             })
             .collect();
         list.sort_by_key(|pair| (pair.from, pair.to));

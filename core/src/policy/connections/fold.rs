@@ -50,7 +50,7 @@ impl Connections {
 
     /// The list in few rows.
     pub fn fold(&self) -> Folded {
-        fold(&self.peers, self.list.iter().map(|pair| (pair.from, pair.to, pair.allowed)))
+        fold(&self.peers, self.list.iter().map(|pair| (pair.from(), pair.to(), pair.allowed)))
     }
 }
 

@@ -4,10 +4,12 @@
 //! and one remembered intersection.
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 
 use netlab_ebpf::abi::Direction;
 
 use super::allowed::{Allowed, Sets};
+use super::external::Area;
 use super::workloads::{Profile, Workload, Workloads};
 use crate::model::port::PortRange;
 use crate::policy::change::Verdict;
@@ -88,7 +90,11 @@ impl<'a> Matrix<'a> {
         let Some(table) = self.rulesets.list[index as usize].table(direction) else {
             return Sets::EVERYTHING;
         };
-        let row = table.row(peer);
+        self.row(index, table, direction, table.row(peer))
+    }
+
+    /// What a row of a table allows.
+    fn row(&mut self, index: u32, table: &Table, direction: Direction, row: u32) -> u32 {
         let known = &mut self.rows[index as usize][usize::from(direction == Direction::Egress)];
         if known.is_empty() {
             known.resize(table.rows.len(), UNKNOWN);
@@ -98,6 +104,60 @@ impl<'a> Matrix<'a> {
             *known = self.sets.intern(decided(table, row, &mut self.ties));
         }
         *known
+    }
+
+    /// What each workload allows from and to each of these areas of addresses: ingress, then egress.
+    ///
+    /// A table says something of few areas in particular, so it is gone through once instead of being asked of each.
+    pub(super) fn externals(&mut self, workloads: &Workloads, areas: &[Area]) -> Vec<[Rc<[u32]>; 2]> {
+        let mut place: HashMap<ClassIndex, usize> = HashMap::new();
+        place.extend(areas.iter().enumerate().map(|(index, area)| (area.class, index)));
+        let everything: Rc<[u32]> = vec![Sets::EVERYTHING; areas.len()].into();
+        let mut known: HashMap<(u32, bool), Rc<[u32]>> = HashMap::new();
+        let mut all = Vec::with_capacity(workloads.list.len());
+        for workload in &workloads.list {
+            let sides = [Direction::Ingress, Direction::Egress].map(|direction| {
+                let of_profile = |matrix: &mut Self, known: &mut HashMap<_, Rc<[u32]>>, profile: &Profile| {
+                    let Some(index) = profile.ruleset else { return Rc::clone(&everything) };
+                    let rulesets = matrix.rulesets;
+                    let Some(table) = rulesets.list[index as usize].table(direction) else {
+                        return Rc::clone(&everything);
+                    };
+                    let key = (index, direction == Direction::Egress);
+                    if let Some(sides) = known.get(&key) {
+                        return Rc::clone(sides);
+                    }
+                    let mut sides = vec![matrix.row(index, table, direction, 0); areas.len()];
+                    for (class, row) in &table.row_of {
+                        if let Some(area) = place.get(class) {
+                            sides[*area] = matrix.row(index, table, direction, *row);
+                        }
+                    }
+                    let sides: Rc<[u32]> = sides.into();
+                    known.insert(key, Rc::clone(&sides));
+                    sides
+                };
+                let profiles: Vec<&Profile> =
+                    workload.profiles.iter().map(|index| &workloads.profiles[*index as usize]).collect();
+                if let [only] = profiles.as_slice()
+                    && [true, false].iter().all(|ipv4| only.has_family(*ipv4))
+                {
+                    return of_profile(self, &mut known, only);
+                }
+                let mut sides = vec![Sets::NOTHING; areas.len()];
+                for profile in profiles {
+                    let own = of_profile(self, &mut known, profile);
+                    for ((side, own), area) in sides.iter_mut().zip(own.iter()).zip(areas) {
+                        if profile.has_family(area.ipv4) {
+                            *side = self.sets.or(*side, *own);
+                        }
+                    }
+                }
+                sides.into()
+            });
+            all.push(sides);
+        }
+        all
     }
 
     /// What pods of one profile may open to pods of another.
