@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
+use netlab_core::input::wire::meta::OwnerReference;
+use netlab_core::model::cluster::WorkloadRef;
 use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, connections};
 use netlab_core::policy::{Limits, Numbers, Scope, compile_with};
 use netlab_core::testing::manifest;
@@ -17,6 +19,9 @@ use netlab_core::testing::scale::Scale;
 use super::figure::{Figure, milliseconds};
 
 const SCALE: Scale = Scale { pods: 10_000, policies: 1_000 };
+/// The label that a workload has alone, and what owns its pods: the generator says it of neither.
+const WORKLOAD: &str = "app";
+const KIND: &str = "ReplicaSet";
 /// What the class table may take.
 const MILLISECONDS: f64 = 1_000.0;
 /// What the command may need at most, in MiB.
@@ -25,7 +30,11 @@ const MEBIBYTES: f64 = 500.0;
 /// The class table, then the rows in each form that streams.
 pub(crate) fn all() -> anyhow::Result<Vec<Figure>> {
     let part = format!("connections {} pods x {} policies", SCALE.pods, SCALE.policies);
-    let (cluster, policies) = SCALE.model();
+    let (mut cluster, policies) = SCALE.model();
+    for pod in cluster.pods.values_mut() {
+        pod.controller =
+            pod.labels.get(WORKLOAD).map(|name| WorkloadRef { kind: KIND.to_owned(), name: name.clone() });
+    }
     let times = milliseconds(5, || {
         let running = as_if_running(&cluster, &policies, HostNetwork::AsPods);
         let limits = Limits::layout_only();
@@ -37,7 +46,19 @@ pub(crate) fn all() -> anyhow::Result<Vec<Figure>> {
     let netlab = super::prove::release()?;
     let directory = std::env::temp_dir().join(format!("netlab-bench-{}", std::process::id()));
     std::fs::create_dir_all(&directory).context("cannot make a directory")?;
-    let written = std::fs::write(directory.join("scale.yaml"), manifest::write(&SCALE.objects()));
+    let mut objects = SCALE.objects();
+    for pod in &mut objects.pods {
+        let workload = pod.metadata.labels.as_ref().and_then(|labels| labels.get(WORKLOAD)).cloned();
+        let owner = |name| OwnerReference {
+            kind: KIND.to_owned(),
+            name,
+            controller: Some(true),
+            ..OwnerReference::default()
+        };
+        pod.metadata.owner_references = workload.map(|name| vec![owner(name)]);
+    }
+    let written = std::fs::write(directory.join("scale.yaml"), manifest::write(&objects));
+    drop(objects);
     let rows = written.context("cannot write manifests").and_then(|()| {
         ["csv", "json", "wide"]
             .into_iter()
