@@ -292,7 +292,14 @@ fn an_interrupted_up_leaves_nothing() {
 
     // The command is killed as Ctrl-C kills it: it, and nobody else.
     spec.payload = json!({ "sleep": 1000 });
-    let mut maker = lab_process().arg("up").stdin(Stdio::piped()).spawn().expect("maker");
+    // Whoever runs tests in the background of a script has SIGINT ignored, and children inherit that.
+    let mut maker = Command::new("env")
+        .arg("--default-signal=INT")
+        .arg(lab_process().get_program())
+        .arg("up")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("maker");
     maker.stdin.take().expect("stdin").write_all(&serde_json::to_vec(&spec).expect("json")).expect("spec");
     let children = format!("/proc/{}/task/{}/children", maker.id(), maker.id());
     let mut supervisor = String::new();
