@@ -3,7 +3,8 @@
 //! Invariant: the first line begins with `BROKEN` when anything is, `ok` otherwise; every fault of the JSON is a
 //! line here.
 
-use netlab_core::service::fault::{Difference, Fault, Hop, Kind, Place};
+use netlab_core::service::fault::{Difference, Fault, Kind, Place};
+use netlab_core::service::follow::Hop;
 use netlab_core::service::trace::{PortTrace, ServiceTrace, Status};
 
 use super::layout::{WIDTH, wrap};

@@ -8,6 +8,7 @@ mod backends;
 mod endpoints;
 pub mod expected;
 pub mod fault;
+pub mod follow;
 pub mod iptables;
 pub mod names;
 pub mod nftables;

@@ -6,9 +6,9 @@
 use serde::Serialize;
 
 use super::expected::{ExpectedFrontend, ExpectedPort};
-use super::fault::{Difference, Fault, Hop, Kind, Place, Shares, Symptom};
-use super::iptables::{self, Client};
-use super::{RouteKind, nftables};
+use super::fault::{Difference, Fault, Kind};
+use super::follow::{Client, Followed, Hop, Symptom};
+use super::{RouteKind, iptables, nftables};
 use crate::model::service::AddressType;
 
 /// What was found about Services on a node.
@@ -99,13 +99,6 @@ pub enum Rules {
     Nftables(nftables::dump::Dump),
 }
 
-/// Where packets to one address end, and how they came there.
-struct Walked {
-    shares: Shares,
-    hops: Vec<Hop>,
-    unread: Vec<Place>,
-}
-
 impl Rules {
     /// The family that they are of.
     #[must_use]
@@ -116,27 +109,18 @@ impl Rules {
         }
     }
 
-    fn follow(&self, frontend: &ExpectedFrontend) -> Walked {
+    fn follow(&self, frontend: &ExpectedFrontend) -> Followed {
         let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
         match self {
-            Self::Iptables(dump) => {
-                let followed = iptables::follow(dump, frontend.key, client);
-                let at = |line| Place { line: Some(line), ..Place::default() };
-                let unread = followed.unread.into_iter().map(at).collect();
-                Walked { shares: followed.shares, hops: followed.hops, unread }
-            }
-            Self::Nftables(dump) => {
-                let nftables::Followed { shares, hops, unread } =
-                    nftables::follow(dump, frontend.key, client);
-                Walked { shares, hops, unread }
-            }
+            Self::Iptables(dump) => iptables::follow(dump, frontend.key, client),
+            Self::Nftables(dump) => nftables::follow(dump, frontend.key, client),
         }
     }
 
-    fn read(&self, port: &ExpectedPort) -> Vec<Fault> {
+    fn faults(&self, port: &ExpectedPort) -> Vec<Fault> {
         match self {
-            Self::Iptables(dump) => iptables::read(dump, port),
-            Self::Nftables(dump) => nftables::read(dump, port),
+            Self::Iptables(dump) => iptables::faults(dump, port),
+            Self::Nftables(dump) => nftables::faults(dump, port),
         }
     }
 
@@ -162,9 +146,9 @@ impl Rules {
 #[must_use]
 pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
     let (proxy_mode, layout, shared) = match rules {
-        Rules::Iptables(dump) => ("iptables", None, iptables::read_shared(dump)),
+        Rules::Iptables(dump) => ("iptables", None, iptables::shared_faults(dump)),
         Rules::Nftables(dump) => {
-            ("nftables", nftables::layout(dump).map(nftables::Layout::as_str), nftables::read_shared(dump))
+            ("nftables", nftables::layout(dump).map(nftables::Layout::as_str), nftables::shared_faults(dump))
         }
     };
     ServiceTrace {
@@ -181,26 +165,26 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     let mut hops = Vec::new();
     let mut unread = Vec::new();
     for frontend in &port.frontends {
-        let walked = rules.follow(frontend);
+        let followed = rules.follow(frontend);
         let answering = port.endpoints(frontend.action);
-        let mut symptom = walked.shares.symptom(answering);
+        let mut symptom = followed.shares.symptom(answering);
         if answering.is_empty() {
             symptom = expected_end(frontend.action, symptom);
         }
-        unread.extend(walked.unread);
+        unread.extend(followed.unread);
         addresses.push(AddressTrace {
             to: frontend.kind,
             address: frontend.key.to_string(),
             symptom,
-            shares: walked.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
+            shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
         if frontend.kind == RouteKind::ClusterIp {
-            hops = walked.hops;
+            hops = followed.hops;
         }
     }
     unread.sort_unstable();
     unread.dedup();
-    let mut faults = rules.read(port);
+    let mut faults = rules.faults(port);
     faults.extend(unread.into_iter().map(|place| Fault {
         difference: Difference::Wrong,
         kind: Kind::Unread,

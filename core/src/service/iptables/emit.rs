@@ -1,6 +1,6 @@
 //! The rules that kube-proxy's iptables mode writes, as `iptables-restore` takes them.
 //!
-//! Invariant: what is written here is what [`super::read`] finds no fault with; it is in the shape of the rules of
+//! Invariant: what is written here is what [`super::faults`] finds no fault with; it is in the shape of the rules of
 //! kube-proxy 1.36 (`pkg/proxy/iptables/proxier.go`), without its canaries, its chains for health checks and
 //! kubelet's own. Written from the description of the rules, for labs and for comparison; it is not kube-proxy.
 

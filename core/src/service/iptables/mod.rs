@@ -1,11 +1,13 @@
 //! kube-proxy's iptables mode: its rules written, read back and followed.
 
+mod compare;
 pub mod dump;
 mod emit;
-mod read;
+mod follow;
 
+pub use compare::{faults, shared_faults};
 pub use emit::{ProxyOptions, emit};
-pub use read::{Client, Followed, follow, read, read_shared};
+pub use follow::follow;
 
 /// Names of a service port's chains.
 pub(crate) mod chain {

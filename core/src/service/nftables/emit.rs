@@ -1,6 +1,6 @@
 //! The rules that kube-proxy's nftables mode writes, as `nft -f` takes them.
 //!
-//! Invariant: what is written here is what [`super::read`] finds no fault with; it is in the shape of kube-proxy's
+//! Invariant: what is written here is what [`super::faults`] finds no fault with; it is in the shape of kube-proxy's
 //! table (`pkg/proxy/nftables/proxier.go`), in either of its two layouts: since 1.36 a chain of a service port holds
 //! one rule that translates through a map, before it jumped to a chain for each endpoint. Written from the
 //! description of the rules, for labs and for comparison; it is not kube-proxy.

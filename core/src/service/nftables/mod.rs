@@ -1,11 +1,13 @@
 //! kube-proxy's nftables mode: its table written, read back and followed.
 
+mod compare;
 pub mod dump;
 mod emit;
-mod read;
+mod follow;
 
+pub use compare::{faults, shared_faults};
 pub use emit::{TABLE, emit};
-pub use read::{Followed, follow, layout, read, read_shared};
+pub use follow::{follow, layout};
 
 /// The shape of the chains of a service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,206 +1,24 @@
-//! Following a packet through the rules of iptables mode, and finding what is not as it should be.
+//! Comparing the rules of iptables mode with what a node's proxy should have.
 //!
-//! Invariant: [`follow`] does what the kernel does with the first packet of a connection, share by share: a rule with
-//! a probability takes its part of what came so far, a chain that ends gives back what it did not decide. [`read`]
-//! compares by meaning, never by text. A rule with a word that is not understood matches nothing and is told about.
+//! Invariant: by meaning, never by text, and by key: each service port is compared with its own chains alone, and what
+//! all share once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::chain;
 use super::dump::{Dump, Rule};
+use super::follow::{is_choice, place};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
-use crate::service::fault::{Difference, Fault, Hop, Kind, Place, Shares};
+use crate::service::fault::{Difference, Fault, Kind, Place};
 
-/// Chains in chains are as deep as this at most: NODEPORTS, FW, EXT, SVL, SEP.
-const DEEPEST: usize = 8;
 /// Probabilities are printed with eleven digits of a number of 31 bits.
 const TOLERANCE: f64 = 1e-8;
 
-/// Who sends the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
-    /// A pod, on this node or another.
-    Pod,
-    /// Somebody outside the cluster, within the ranges that the Service admits.
-    Outside,
-}
-
-/// What rules do with the first packets to an address.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Followed {
-    /// Where shares of them end.
-    pub shares: Shares,
-    /// Rules that took some of them, in order.
-    pub hops: Vec<Hop>,
-    /// Lines with words that are not understood, among the rules that were asked.
-    pub unread: Vec<usize>,
-}
-
-/// Follows packets.
-#[must_use]
-pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
-    let mut followed = Followed::default();
-    let walk = Walk { dump, to, client };
-    let left = if walk.jumps("nat", "PREROUTING", "KUBE-SERVICES") {
-        walk.chain("nat", "KUBE-SERVICES", 1.0, 0, &mut followed)
-    } else {
-        1.0
-    };
-    // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody has.
-    let (refused, dropped) = walk.ends();
-    if refused && !dropped {
-        followed.shares.refused += left;
-    } else {
-        followed.shares.silent += left;
-    }
-    followed
-}
-
-struct Walk<'a> {
-    dump: &'a Dump,
-    to: FrontendKey,
-    client: Client,
-}
-
-impl Walk<'_> {
-    fn jumps(&self, table: &str, from: &str, to: &str) -> bool {
-        self.dump.rules(table, from).iter().any(|rule| rule.target.as_deref() == Some(to))
-    }
-
-    /// Walks a chain with a share of the packets; the answer is what it gives back.
-    fn chain(&self, table: &str, name: &str, share: f64, depth: usize, followed: &mut Followed) -> f64 {
-        let mut left = share;
-        if depth > DEEPEST {
-            return left;
-        }
-        let rules = self.dump.rules(table, name);
-        let choices = rules.iter().filter(|rule| is_choice(rule)).count();
-        let mut chosen = 0;
-        for rule in rules {
-            if left <= 0.0 {
-                break;
-            }
-            let choice = is_choice(rule).then(|| {
-                chosen += 1;
-                (chosen, choices)
-            });
-            if !self.matches(rule, name, followed) {
-                continue;
-            }
-            let Some(target) = rule.target.as_deref() else { continue };
-            let taken = left * rule.probability.unwrap_or(1.0);
-            let hop = |to: String| Hop {
-                place: place(table, name, rule),
-                to,
-                choice: choice.filter(|(_, all)| *all > 1),
-                depth,
-                ok: true,
-            };
-            match target {
-                "DNAT" => {
-                    if let Some(to) = rule.to_destination {
-                        *followed.shares.to.entry(to).or_default() += taken;
-                        followed.hops.push(hop(format!("DNAT {to}")));
-                        left -= taken;
-                    }
-                }
-                "DROP" => {
-                    followed.shares.silent += taken;
-                    left -= taken;
-                }
-                "REJECT" => {
-                    followed.shares.refused += taken;
-                    left -= taken;
-                }
-                "RETURN" | "ACCEPT" => return left - taken,
-                chain if self.dump.chain(table, chain).is_some() => {
-                    if chain != "KUBE-MARK-MASQ" && chain != "KUBE-NODEPORTS" {
-                        followed.hops.push(hop(chain.to_owned()));
-                    }
-                    left = left - taken + self.chain(table, chain, taken, depth + 1, followed);
-                }
-                // Marks, logs and the like decide nothing.
-                _ => {}
-            }
-        }
-        left.max(0.0)
-    }
-
-    fn matches(&self, rule: &Rule, chain: &str, followed: &mut Followed) -> bool {
-        let about = rule.protocol.is_none_or(|protocol| protocol == self.to.protocol)
-            // After the port of the frontend was matched no rule names another; endpoints' rules have none.
-            && rule.destination_port.is_none_or(|port| port == self.to.port)
-            && match (&rule.destination, self.to.address) {
-                (None, _) => true,
-                (Some(net), Some(address)) => net.value.contains(&address) != net.negated,
-                (Some(_), None) => false,
-            }
-            && (!rule.to_node || self.to.address.is_none())
-            && !rule.from_node
-            // Who was there before is no first packet.
-            && rule.recent.as_ref().is_none_or(|recent| recent.set);
-        if about && !rule.other.is_empty() {
-            followed.unread.push(rule.line);
-            return false;
-        }
-        let host = |prefix: u8, all: u8| prefix == all;
-        let from = match &rule.source {
-            None => true,
-            // One host is an endpoint that asks itself.
-            Some(net) if host(net.value.prefix_len(), net.value.max_prefix_len()) => net.negated,
-            Some(_) if chain.starts_with("KUBE-FW-") => true,
-            // Else a net is the pods'.
-            Some(net) => (self.client == Client::Pod) != net.negated,
-        };
-        about && from
-    }
-
-    /// Whether the filter table refuses, or drops, what is still addressed to the Service.
-    fn ends(&self) -> (bool, bool) {
-        let chains: &[&str] = match self.client {
-            Client::Pod => &["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"],
-            Client::Outside => &["KUBE-EXTERNAL-SERVICES", "KUBE-SERVICES"],
-        };
-        let mut seen = Followed::default();
-        for chain in chains {
-            for rule in self.dump.rules("filter", chain) {
-                if self.matches(rule, chain, &mut seen) {
-                    match rule.target.as_deref() {
-                        Some("REJECT") => return (true, false),
-                        Some("DROP") => return (false, true),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        (false, false)
-    }
-}
-
-/// A rule that sends a share of the packets to an endpoint's chain.
-fn is_choice(rule: &Rule) -> bool {
-    rule.target.as_deref().is_some_and(|target| target.starts_with("KUBE-SEP-")) && rule.recent.is_none()
-}
-
-fn place(table: &str, chain: &str, rule: &Rule) -> Place {
-    Place {
-        table: table.to_owned(),
-        chain: chain.to_owned(),
-        position: Some(rule.position),
-        handle: None,
-        line: Some(rule.line),
-    }
-}
-
-fn within(table: &str, chain: &str) -> Place {
-    Place { table: table.to_owned(), chain: chain.to_owned(), ..Place::default() }
-}
-
 /// Compares the rules of one service port with what they should be.
 #[must_use]
-pub fn read(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
+pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     let mut faults = Vec::new();
     for frontend in &port.frontends {
         of_frontend(dump, port, frontend, &mut faults);
@@ -236,7 +54,7 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
             difference: Difference::Missing,
             kind: Kind::Frontend,
             object: wanted.clone(),
-            place: within(table, from),
+            place: Place::within(table, from),
             endpoint: None,
             detail: format!("no rule of {from} sends {key} {} to {wanted}", key.protocol),
         }),
@@ -276,7 +94,7 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
             difference: Difference::Missing,
             kind: Kind::End,
             object: wanted.to_owned(),
-            place: within("filter", chain_of_ends),
+            place: Place::within("filter", chain_of_ends),
             endpoint: None,
             detail: format!("{key} has no endpoint here and no {wanted} rule says so"),
         }),
@@ -328,7 +146,7 @@ fn of_service_chain(
                 difference: Difference::Missing,
                 kind: Kind::Backend,
                 object: target.clone(),
-                place: within("nat", name),
+                place: Place::within("nat", name),
                 endpoint: Some(endpoint.to_string()),
                 detail: match (exists, choices.last()) {
                     (_, None) => format!("{name} is empty or not there"),
@@ -426,7 +244,7 @@ fn of_affinity(
                 },
                 kind: Kind::Affinity,
                 object: target.clone(),
-                place: sticky.map_or_else(|| within("nat", name), |rule| place("nat", name, rule)),
+                place: sticky.map_or_else(|| Place::within("nat", name), |rule| place("nat", name, rule)),
                 endpoint: Some(endpoint.to_string()),
                 detail: match port.affinity {
                     Some(seconds) => format!("clients should stay for {seconds} s"),
@@ -460,7 +278,7 @@ fn of_endpoint_chain(
     match translation {
         None if jumped => {
             let detail = format!("{name} does not translate, so its share goes on to the rule after it");
-            fault(Difference::Missing, Kind::Empty, within("nat", name), detail);
+            fault(Difference::Missing, Kind::Empty, Place::within("nat", name), detail);
         }
         None => return,
         Some(rule) if rule.to_destination != Some(endpoint) => {
@@ -487,20 +305,20 @@ fn of_endpoint_chain(
     });
     if !hairpin && translation.is_some() {
         let detail = "the endpoint that asks its own Service gets no answer".to_owned();
-        fault(Difference::Missing, Kind::Masquerade, within("nat", name), detail);
+        fault(Difference::Missing, Kind::Masquerade, Place::within("nat", name), detail);
     }
 }
 
 /// Compares what all Services of the node share.
 #[must_use]
-pub fn read_shared(dump: &Dump) -> Vec<Fault> {
+pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut missing = |kind, object: &str, table: &str, chain: &str, detail: &str| {
         faults.push(Fault {
             difference: Difference::Missing,
             kind,
             object: object.to_owned(),
-            place: within(table, chain),
+            place: Place::within(table, chain),
             endpoint: None,
             detail: detail.to_owned(),
         });
@@ -533,7 +351,7 @@ pub fn read_shared(dump: &Dump) -> Vec<Fault> {
             difference: Difference::Wrong,
             kind: Kind::Masquerade,
             object: "KUBE-POSTROUTING".to_owned(),
-            place: within("nat", "KUBE-POSTROUTING"),
+            place: Place::within("nat", "KUBE-POSTROUTING"),
             endpoint: None,
             detail: format!("packets are marked {set} and {} is looked for", asked.value),
         }),
@@ -545,7 +363,7 @@ pub fn read_shared(dump: &Dump) -> Vec<Fault> {
             difference: Difference::Missing,
             kind: Kind::Jump,
             object: "KUBE-NODEPORTS".to_owned(),
-            place: within("nat", "KUBE-SERVICES"),
+            place: Place::within("nat", "KUBE-SERVICES"),
             endpoint: None,
             detail: "node ports are not translated".to_owned(),
         }),

@@ -1,0 +1,122 @@
+//! What rules do with the first packets to an address, and what clients see of it.
+//!
+//! Invariant: computed from the rules that were found, share by share, not from what is wrong with them, so that a
+//! fault without consequence is told as one.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::fault::Place;
+
+/// Chains in chains are as deep as this at most: node ports, source ranges, outside, service, endpoint.
+pub(super) const DEEPEST: usize = 8;
+
+/// Who sends the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// A pod, on this node or another.
+    Pod,
+    /// Somebody outside the cluster, within the ranges that the Service admits.
+    Outside,
+}
+
+/// Where first packets to an address go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Followed {
+    /// Where shares of them end.
+    pub shares: Shares,
+    /// Rules and elements that took some of them, in order.
+    pub hops: Vec<Hop>,
+    /// Rules with words that are not understood, among those that were asked.
+    pub unread: Vec<Place>,
+}
+
+/// One step of a packet through the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hop {
+    /// Where.
+    pub place: Place,
+    /// What it does: the chain that is entered, or the address that is written.
+    pub to: String,
+    /// The number of this choice and of all, when the packet takes one of several.
+    pub choice: Option<(usize, usize)>,
+    /// How deep in the walk.
+    pub depth: usize,
+    /// True when it is as it should be.
+    pub ok: bool,
+}
+
+/// What becomes of first packets, as shares of 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Translated to these.
+    pub to: BTreeMap<SocketAddr, f64>,
+    /// Answered with a refusal.
+    pub refused: f64,
+    /// Dropped, or sent on to an address that nobody has.
+    pub silent: f64,
+}
+
+impl Shares {
+    /// What clients see when these endpoints answer and nobody else does.
+    #[must_use]
+    pub fn symptom(&self, answering: &[SocketAddr]) -> Symptom {
+        let lost: f64 =
+            self.to.iter().filter(|(to, _)| !answering.contains(to)).map(|(_, share)| share).sum();
+        Symptom { timeout_share: round(self.silent + lost), refused_share: round(self.refused) }
+    }
+}
+
+/// Shares of new connections that fail, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Symptom {
+    /// That time out.
+    pub timeout_share: f64,
+    /// That are refused.
+    pub refused_share: f64,
+}
+
+impl Symptom {
+    /// True when no connection fails.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.timeout_share == 0.0 && self.refused_share == 0.0
+    }
+
+    /// How much fails, to find the worst.
+    #[must_use]
+    pub fn failing(self) -> f64 {
+        self.timeout_share + self.refused_share
+    }
+}
+
+impl std::fmt::Display for Symptom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let part = |share: f64, what: &str| match share {
+            share if share <= 0.0 => None,
+            share if share >= 0.9995 => Some(format!(
+                "every new connection {}",
+                if what == "times out" { what } else { "is refused" }
+            )),
+            share => {
+                let verb = if what == "times out" { "time out" } else { "are refused" };
+                Some(format!("about {:.0}% of new connections {verb}", share * 100.0))
+            }
+        };
+        let parts: Vec<String> =
+            [part(self.timeout_share, "times out"), part(self.refused_share, "is refused")]
+                .into_iter()
+                .flatten()
+                .collect();
+        if parts.is_empty() { f.write_str("no connection fails") } else { f.write_str(&parts.join(", ")) }
+    }
+}
+
+/// Probabilities are stored in 31 bits; what is smaller than that is nothing.
+fn round(share: f64) -> f64 {
+    (share * 1e6).round() / 1e6
+}
