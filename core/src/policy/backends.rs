@@ -9,11 +9,13 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use super::query::{End, addresses, owner};
+use super::query::{End, owner};
 use crate::endpoint_ref::{PortName, PortRef};
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
-use crate::model::service::{EndpointSlice, Service, ServicePort, ServiceType, TargetPort};
+use crate::model::service::{AddressType, Service, ServicePort, ServiceType, TargetPort};
+use crate::service::slices::{self, ENDPOINTS_PER_SLICE};
+use crate::service::{backends as endpoints_of, select};
 
 /// One place to which a Service's port leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,80 +129,33 @@ pub fn service<'c>(cluster: &'c Cluster, key: &ObjectKey) -> Result<&'c Service,
     Ok(service)
 }
 
-/// Where one port of a Service leads, sorted.
+/// Where one port of a Service leads, sorted: to what is ready, or, where nothing is, to what is ending and still
+/// answers. Which of that one node prefers is not asked.
 pub fn backends(cluster: &Cluster, key: &ObjectKey, port: &ServicePort) -> Vec<Backend> {
     let Some(service) = cluster.services.get(key) else { return Vec::new() };
-    let slices: Vec<&EndpointSlice> = cluster
-        .endpoint_slices
-        .range(ObjectKey::new(&key.namespace, "")..)
-        .take_while(|(slice, _)| slice.namespace == key.namespace)
-        .filter(|(_, slice)| slice.service.as_deref() == Some(&key.name))
-        .map(|(_, slice)| slice)
-        .collect();
-    let mut found = if slices.is_empty() {
-        selected(cluster, key, service, port)
-    } else {
-        sliced(cluster, &slices, port)
-    };
-    found.sort();
-    found.dedup();
-    found
-}
-
-/// By the Service's selector: running pods of its namespace. A pod without a port of the target's name is none.
-fn selected(cluster: &Cluster, key: &ObjectKey, service: &Service, port: &ServicePort) -> Vec<Backend> {
-    let Some(selector) = &service.selector else { return Vec::new() };
-    let families = |address: &IpAddr| {
-        let same = |ip: &IpAddr| ip.is_ipv4() == address.is_ipv4();
-        service.cluster_ips.is_empty() || service.cluster_ips.iter().any(same)
-    };
+    let slices = slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
     let mut found = Vec::new();
-    let pods = cluster.pods.range(ObjectKey::new(&key.namespace, "")..);
-    for (pod_key, pod) in pods.take_while(|(pod, _)| pod.namespace == key.namespace) {
-        let matches = selector.iter().all(|(label, value)| pod.labels.get(label) == Some(value));
-        if !matches || pod.terminal {
-            continue;
-        }
-        let number = match &port.target {
-            TargetPort::Number(number) => Some(*number),
-            TargetPort::Name(name) => pod
-                .ports
-                .iter()
-                .find(|own| own.protocol == port.protocol && own.name.as_deref() == Some(name))
-                .map(|own| own.number),
+    for family in [AddressType::Ipv4, AddressType::Ipv6] {
+        let (endpoints, _) = endpoints_of(&slices, port, family);
+        let any_ready = endpoints.iter().any(|endpoint| endpoint.ready);
+        let used = |endpoint: &&select::Backend| {
+            if any_ready { endpoint.ready } else { endpoint.is_usable_while_ending() }
         };
-        let Some(number) = number else { continue };
-        let end = End::Pod(pod_key.clone());
-        let addresses = addresses(cluster, &end).into_iter().filter(families);
-        found.extend(addresses.map(|address| Backend {
-            end: end.clone(),
-            address,
+        found.extend(endpoints.iter().filter(used).map(|endpoint| Backend {
+            end: end(cluster, &key.namespace, endpoint),
+            address: endpoint.address.ip(),
             protocol: port.protocol,
-            port: number,
+            port: endpoint.address.port(),
         }));
     }
+    found.sort();
     found
 }
 
-/// By its slices: the ready endpoints, or those that still serve while they end where none is ready.
-fn sliced(cluster: &Cluster, slices: &[&EndpointSlice], port: &ServicePort) -> Vec<Backend> {
-    let endpoints = || slices.iter().flat_map(|slice| slice.endpoints.iter().map(move |one| (*slice, one)));
-    let any_ready = endpoints().any(|(_, endpoint)| endpoint.ready);
-    let used =
-        endpoints().filter(|(_, one)| if any_ready { one.ready } else { one.serving && one.terminating });
-    let mut found = Vec::new();
-    for (slice, endpoint) in used {
-        let same = |own: &&crate::model::service::EndpointPort| {
-            own.protocol == port.protocol && own.name == port.name
-        };
-        for own in slice.ports.iter().filter(same) {
-            found.extend(endpoint.addresses.iter().map(|address| Backend {
-                end: owner(cluster, *address),
-                address: *address,
-                protocol: port.protocol,
-                port: own.port.unwrap_or(port.port),
-            }));
-        }
-    }
-    found
+/// The pod that the slice names, if that has the address; else whoever has it.
+fn end(cluster: &Cluster, namespace: &str, endpoint: &select::Backend) -> End {
+    let address = endpoint.address.ip();
+    let named = endpoint.pod.as_ref().map(|name| ObjectKey::new(namespace, name));
+    let has_it = |key: &ObjectKey| cluster.pods.get(key).is_some_and(|pod| pod.addresses.contains(&address));
+    named.filter(has_it).map_or_else(|| owner(cluster, address), End::Pod)
 }

@@ -20,11 +20,7 @@ pub fn backends(
 ) -> (Vec<Backend>, Vec<SocketAddr>) {
     let mut found: BTreeMap<SocketAddr, Backend> = BTreeMap::new();
     let mut disputed = Vec::new();
-    let looked_at = slices
-        .slices
-        .values()
-        .filter(|slice| slice.address_type == family && !slice.headless && slice.proxy_name.is_none());
-    for slice in looked_at {
+    for slice in slices.slices.values().filter(|slice| slice.address_type == family) {
         let numbers = slice
             .ports
             .iter()

@@ -163,7 +163,7 @@ pub(super) fn topology(cluster: &Cluster, node: &str) -> NodeTopology {
 #[must_use]
 pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> ServiceEndpoints {
     let Asked { key, service, per_slice } = asked;
-    let slices = slices::of(cluster, key, service, per_slice);
+    let slices = slices::of(cluster, key, service, per_slice).for_proxy();
     let mut assumed = slices.assumed.clone();
     let not_proxied = not_proxied(service);
     let mut answers: Vec<NodeEndpoints> = Vec::new();

@@ -120,7 +120,7 @@ fn of_service(
     let Some(cluster_ip) = service.cluster_ips.iter().find(|ip| AddressType::of(**ip) == family) else {
         return Vec::new();
     };
-    let slices = slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
+    let slices = slices::of(cluster, key, service, ENDPOINTS_PER_SLICE).for_proxy();
     let port = |port: &ServicePort| {
         let (backends, _) = backends(&slices, port, family);
         let policy = traffic_policy(service, port.node_port);

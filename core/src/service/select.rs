@@ -33,7 +33,9 @@ pub struct Backend {
 }
 
 impl Backend {
-    fn is_usable_while_ending(&self) -> bool {
+    /// Takes new connections where nothing that is ready can.
+    #[must_use]
+    pub fn is_usable_while_ending(&self) -> bool {
         self.serving && self.terminating
     }
 }

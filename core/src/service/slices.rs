@@ -33,6 +33,16 @@ pub struct Slices<'a> {
     pub assumed: Vec<String>,
 }
 
+impl Slices<'_> {
+    /// Those that the cluster's proxies look at: none of headless Services, none that is another proxy's
+    /// (`cmd/kube-proxy/app/server.go`).
+    #[must_use]
+    pub fn for_proxy(mut self) -> Self {
+        self.slices.retain(|_, slice| !slice.headless && slice.proxy_name.is_none());
+        self
+    }
+}
+
 /// The slices that belong to a Service: by label and namespace alone, whoever wrote them
 /// (`pkg/proxy/endpointslicecache.go`).
 #[must_use]
@@ -66,11 +76,9 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
         }
         assumed_ready += usize::from(pod.ready.is_none());
         let ports = ports(service, pod);
-        for address in &pod.addresses {
-            if wants(service, *address) {
-                let group = groups.entry((AddressType::of(*address), ports.clone())).or_default();
-                group.push(endpoint(cluster, service, &name.name, pod, *address));
-            }
+        for address in addresses(cluster, pod).into_iter().filter(|address| wants(service, *address)) {
+            let group = groups.entry((AddressType::of(address), ports.clone())).or_default();
+            group.push(endpoint(cluster, service, &name.name, pod, address));
         }
     }
     if assumed_ready > 0 {
@@ -97,6 +105,14 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
         }
     }
     predicted
+}
+
+/// A pod that uses its node's network has the node's addresses, one of each family.
+fn addresses(cluster: &Cluster, pod: &Pod) -> Vec<IpAddr> {
+    let node = pod.node.as_ref().filter(|_| pod.host_network).and_then(|node| cluster.nodes.get(node));
+    let Some(node) = node else { return pod.addresses.clone() };
+    let first = |ipv4: bool| node.addresses.iter().find(|address| address.is_ipv4() == ipv4).copied();
+    [first(true), first(false)].into_iter().flatten().collect()
 }
 
 /// A Service has slices of the families of its cluster IPs, a headless one of all.

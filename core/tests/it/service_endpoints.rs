@@ -77,6 +77,14 @@ fn slices_are_predicted_from_pods() {
 }
 
 #[test]
+fn a_pod_on_its_node_s_network_has_the_node_s_address() {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n3}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.3}]}\n---\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: h, namespace: t, labels: {app: s}}\nspec: {nodeName: n3, hostNetwork: true, containers: [{name: c}]}\n---\n";
+    let service = service("clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80}]");
+    assert_eq!(reachable(&ask(&(node.to_owned() + &service + pod), "n3")), ["/TCP 192.0.2.3:80"]);
+}
+
+#[test]
 fn a_distribution_hints_only_where_zones_are_known() {
     let pods = pod("a", "n1", "10.0.1.1", "") + &pod("b", "n2", "10.0.2.1", "");
     let spec = |distribution: &str| {
