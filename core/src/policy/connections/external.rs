@@ -71,6 +71,11 @@ impl Free {
         Self { ipv4, left }
     }
 
+    /// One of them, taken or not: all are in the same blocks.
+    pub(super) fn any(&self) -> Option<IpAddr> {
+        self.left.last().map(|(start, _)| address(*start, self.ipv4))
+    }
+
     /// The next that is nobody's.
     pub(super) fn next(&mut self, taken: &mut BTreeSet<IpAddr>) -> Option<IpAddr> {
         while let Some((start, end)) = self.left.pop() {

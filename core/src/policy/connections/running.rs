@@ -2,13 +2,15 @@
 //!
 //! Invariant: pods that run at known addresses stay as they are. An address that is chosen here is nobody's and,
 //! where the policies leave any such address, in no block narrower than everything: a block then never matches a
-//! pod by accident.
+//! pod by accident. Where a block around everything excepts the cluster's own networks, as the input has chosen
+//! them, a pod keeps its address in those: what is open to the world alone is not open to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::external::Free;
 use super::workloads::{WorkloadKey, workload_key};
+use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::policy::{PeerMatch, Policies};
 use crate::policy::prefixes::Prefixes;
@@ -53,7 +55,9 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
     };
     // The families of the pods whose addresses are known; every family where there are none.
     let families = [true, false].map(|ipv4| has(ipv4) || !has(!ipv4));
-    let prefixes = Prefixes::new(blocks(policies));
+    let blocks: Vec<&AddressBlock> = blocks(policies).collect();
+    let prefixes = Prefixes::new(blocks.iter().copied());
+    let matched = |address: IpAddr| blocks.iter().filter(|block| block.contains(address)).count();
     let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4));
     for pod in running.pods.values_mut() {
         if keeps(pod) && !pod.addresses.is_empty() {
@@ -76,7 +80,8 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
                     let old = before.iter().find(|address| address.is_ipv4() == free.ipv4).copied();
                     let missing = before.is_empty() && families[usize::from(!free.ipv4)];
                     let wanted = missing || old.is_some();
-                    wanted.then(|| free.next(&mut taken).or(old)).flatten()
+                    let says_less = |old: &IpAddr| free.any().is_some_and(|any| matched(*old) < matched(any));
+                    old.filter(says_less).or_else(|| wanted.then(|| free.next(&mut taken).or(old)).flatten())
                 })
                 .collect();
             pod.synthetic_addresses = true;
@@ -91,7 +96,7 @@ pub fn on_host_network(cluster: &Cluster) -> BTreeMap<&ObjectKey, &Pod> {
     cluster.pods.iter().filter(|(_, pod)| pod.host_network && !pod.terminal).collect()
 }
 
-fn blocks(policies: &Policies) -> impl Iterator<Item = &crate::model::address::AddressBlock> {
+fn blocks(policies: &Policies) -> impl Iterator<Item = &AddressBlock> {
     let rules = policies.list.iter().flat_map(|policy| policy.ingress.iter().chain(&policy.egress).flatten());
     rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
         PeerMatch::Block(block) => Some(block),
