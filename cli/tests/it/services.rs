@@ -95,3 +95,11 @@ fn connections_to_a_service_are_those_to_its_pods() {
     assert_eq!(run.stdout, "from,to,allowed\nshop/web[Deployment],shop/api[Deployment],TCP 8080\n");
     assert_eq!(run.code, Some(0));
 }
+
+/// A port that the Service has on one pod only is not listed of another.
+#[test]
+fn connections_to_a_service_are_those_to_the_port_of_each_pod() {
+    let question = ["policy", "connections", "-f", "-", "--to", "svc/x/s", "--external", "off", "-o", "csv"];
+    let run = netlab_reading(BEHIND, &question);
+    assert_eq!(run.stdout, "from,to,allowed\nx/b[Pod],x/a[Pod],TCP 8080\nx/client[Pod],x/a[Pod],TCP 8080\n");
+}

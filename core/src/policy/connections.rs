@@ -115,6 +115,8 @@ pub struct Focus {
     pub about: Option<BTreeSet<ObjectKey>>,
     /// Only what is allowed of these ports.
     pub ports: Option<Allowed>,
+    /// Of these destinations only these ports: a Service leads to another port of each, maybe.
+    pub ports_of: BTreeMap<End, Allowed>,
 }
 
 /// All connections.
@@ -205,8 +207,13 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     let count = workloads.list.len();
     let (mut list, mut workload_pairs) = (Vec::new(), 0);
     let ports = focus.ports.clone().map_or(Sets::EVERYTHING, |ports| matrix.sets.intern(ports));
+    let of_end = chosen.ports.iter().map(|(to, ports)| (*to, matrix.sets.intern(ports.clone())));
+    let of_end: BTreeMap<usize, u32> = of_end.collect();
     let mut add = |matrix: &mut Matrix<'_>, from: usize, to: usize, allowed: u32| {
-        let allowed = matrix.sets.and(allowed, ports);
+        let mut allowed = matrix.sets.and(allowed, ports);
+        if let Some(ports) = of_end.get(&to) {
+            allowed = matrix.sets.and(allowed, *ports);
+        }
         if allowed != Sets::NOTHING {
             list.push(Connection { from: number(from), to: number(to), allowed });
         }
@@ -292,6 +299,8 @@ struct Chosen {
     from: Option<BTreeSet<usize>>,
     to: Option<BTreeSet<usize>>,
     about: Option<BTreeSet<usize>>,
+    /// By destination.
+    ports: BTreeMap<usize, Allowed>,
 }
 
 impl Chosen {
@@ -312,19 +321,24 @@ impl Chosen {
                 || peers.iter().position(|peer| peer.cidrs.iter().any(|cidr| cidr.contains(&address)));
             pod_at(address).or_else(block)
         };
-        let positions = |ends: &Vec<End>| -> BTreeSet<usize> {
-            ends.iter()
-                .flat_map(|end| match end {
-                    End::Pod(key) => of_pod(key).into_iter().collect::<Vec<_>>(),
-                    End::Address(address) => around(*address).into_iter().collect(),
-                    End::Node(_) => addresses(cluster, end).into_iter().filter_map(around).collect(),
-                })
-                .collect()
+        let of_end = |end: &End| match end {
+            End::Pod(key) => of_pod(key).into_iter().collect::<Vec<_>>(),
+            End::Address(address) => around(*address).into_iter().collect(),
+            End::Node(_) => addresses(cluster, end).into_iter().filter_map(around).collect(),
         };
+        let positions = |ends: &Vec<End>| -> BTreeSet<usize> { ends.iter().flat_map(of_end).collect() };
+        let mut ports: BTreeMap<usize, Allowed> = BTreeMap::new();
+        for (end, allowed) in &focus.ports_of {
+            for position in of_end(end) {
+                let known = ports.remove(&position);
+                ports.insert(position, known.map_or_else(|| allowed.clone(), |known| known.or(allowed)));
+            }
+        }
         Self {
             from: focus.from.as_ref().map(positions),
             to: focus.to.as_ref().map(positions),
             about: focus.about.as_ref().map(|pods| pods.iter().filter_map(of_pod).collect()),
+            ports,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `netlab policy connections`: who may talk to whom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef};
 use netlab_core::envelope::Envelope;
@@ -48,17 +48,22 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         HostNetworkArg::Pods => HostNetwork::AsPods,
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
     };
+    let behind = args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals)?)));
+    let (ports, ports_of) = match behind {
+        Some((to, key)) => {
+            let ports_of = ports_behind(to, &key, args.port.as_ref(), &input.loaded.cluster, &mut notes)?;
+            // A Service that leads nowhere lists nothing.
+            (ports_of.is_empty().then(|| Allowed::from_ranges([])), ports_of)
+        }
+        None => (args.port.as_ref().map(ports).transpose()?, BTreeMap::new()),
+    };
     let focus = Focus {
         workloads_only: args.external == Switch::Off,
         from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
         to: ends("--to", args.to.as_ref(), globals, &input.loaded.cluster)?,
         about: about(globals, &input.loaded.cluster),
-        ports: match args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals)?))) {
-            Some((to, key)) => {
-                Some(ports_behind(to, &key, args.port.as_ref(), &input.loaded.cluster, &mut notes)?)
-            }
-            None => args.port.as_ref().map(ports).transpose()?,
-        },
+        ports,
+        ports_of,
     };
     let exposure = exposure(args, &input.loaded, reading, &focus, terminal.format)?;
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
@@ -154,28 +159,30 @@ fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
     Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
 }
 
-/// The ports on which the pods behind a Service listen for it.
+/// The ports on which each of the pods behind a Service listens for it.
 fn ports_behind(
     to: &EndpointRef,
     key: &ObjectKey,
     wanted: Option<&PortRef>,
     cluster: &Cluster,
     notes: &mut Vec<String>,
-) -> Result<Allowed, Failure> {
+) -> Result<BTreeMap<End, Allowed>, Failure> {
     let unusable = |error| ends::unusable("--to", to, &error);
     let chosen: Vec<&ServicePort> = match wanted {
         Some(_) => vec![service_port(cluster, key, wanted).map_err(unusable)?],
         None => service(cluster, key).map_err(unusable)?.ports.iter().collect(),
     };
-    let behind = chosen.iter().flat_map(|port| backends(cluster, key, port));
-    let ports =
-        Allowed::from_ranges(behind.map(|backend| (backend.protocol, PortRange::single(backend.port))));
+    let mut ports: BTreeMap<End, Vec<(Protocol, PortRange)>> = BTreeMap::new();
+    for backend in chosen.iter().flat_map(|port| backends(cluster, key, port)) {
+        ports.entry(backend.end).or_default().push((backend.protocol, PortRange::single(backend.port)));
+    }
     notes.push(if ports.is_empty() {
         format!("svc/{key} has no endpoint: nothing is behind it")
     } else {
-        format!("listed are the ports behind svc/{key}: {ports}")
+        let all = Allowed::from_ranges(ports.values().flatten().copied());
+        format!("listed are the ports behind svc/{key}: {all}, of each end its own")
     });
-    Ok(ports)
+    Ok(ports.into_iter().map(|(end, ports)| (end, Allowed::from_ranges(ports))).collect())
 }
 
 /// The pods that the listing is limited to, if it is.
