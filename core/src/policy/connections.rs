@@ -38,9 +38,6 @@ use super::query::{End, addresses};
 use super::ruleset::{Rulesets, Table};
 use crate::model::cluster::{Cluster, ObjectKey};
 
-/// Longer names of blocks are not repeated in every line.
-const LONGEST_ID: usize = 120;
-
 /// One end of connections.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -284,12 +281,7 @@ fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -
         })
         .collect();
     blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
-    for (index, Block { peer, .. }) in blocks.iter_mut().enumerate() {
-        // A name of many prefixes is no handle.
-        if peer.name.len() > LONGEST_ID {
-            peer.id = format!("block-{}", index + 1);
-        }
-    }
+    external::number_long_names(blocks.iter_mut().map(|block| &mut block.peer));
     blocks
 }
 

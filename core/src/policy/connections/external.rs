@@ -12,6 +12,9 @@ use super::{Peer, PeerKind};
 use crate::policy::classes::ClassIndex;
 use crate::policy::prefixes::Prefixes;
 
+/// Longer names of blocks are not repeated in every line.
+const LONGEST_ID: usize = 120;
+
 /// First and last address, as numbers.
 type Range = (u128, u128);
 
@@ -109,6 +112,15 @@ pub(super) fn block(prefixes: &Prefixes, areas: &[&Area]) -> Option<Peer> {
         cidrs,
         owner: None,
     })
+}
+
+/// Gives blocks with long names, in their order, short ones: a name of many prefixes is no handle.
+pub(super) fn number_long_names<'a>(blocks: impl Iterator<Item = &'a mut Peer>) {
+    for (index, peer) in (1..).zip(blocks) {
+        if peer.name.len() > LONGEST_ID {
+            peer.id = format!("block-{index}");
+        }
+    }
 }
 
 /// In the policies' own prefixes: `10.0.0.0/8 except 10.1.0.0/16 + 192.0.2.0/24`.

@@ -9,7 +9,7 @@ use super::World;
 use crate::model::cluster::ObjectKey;
 use crate::policy::classes::ClassIndex;
 use crate::policy::connections::workloads::WorkloadKey;
-use crate::policy::connections::{LONGEST_ID, Peer, external};
+use crate::policy::connections::{Peer, external};
 use crate::policy::prefixes::Prefixes;
 
 /// A family and a class of addresses that are no pods'.
@@ -158,10 +158,6 @@ pub(super) fn blocks(
         })
         .collect();
     blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
-    for (index, Block { peer, .. }) in blocks.iter_mut().enumerate() {
-        if peer.name.len() > LONGEST_ID {
-            peer.id = format!("block-{}", index + 1);
-        }
-    }
+    external::number_long_names(blocks.iter_mut().map(|block| &mut block.peer));
     blocks
 }
