@@ -50,8 +50,6 @@ pub enum Kind {
     FrontendTarget,
     /// An endpoint is not among those that the address is spread over.
     Backend,
-    /// An endpoint's chain is not jumped to.
-    Orphan,
     /// An endpoint's chain does not translate.
     Empty,
     /// An endpoint's chain translates to something else.

@@ -45,8 +45,6 @@ pub struct Hop {
     pub choice: Option<(usize, usize)>,
     /// How deep in the walk.
     pub depth: usize,
-    /// True when it is as it should be.
-    pub ok: bool,
 }
 
 /// What becomes of first packets, as shares of 1.

@@ -285,6 +285,13 @@ fn ends_and_affinity_are_compared_too() {
         ("t/balanced", without(&good, &["--rcheck"]), Difference::Missing, Kind::Affinity),
         ("t/balanced", replaced(&good, "--seconds 10800", "--seconds 60"), Difference::Wrong, Kind::Affinity),
         ("t/outside", without(&good, &["-A KUBE-NODEPORTS", "30080"]), Difference::Missing, Kind::Frontend),
+        ("t/balanced", without(&good, &["-s 203.0.113.0/24"]), Difference::Missing, Kind::SourceRange),
+        (
+            "t/balanced",
+            replaced(&good, "-s 203.0.113.0/24", "-s 203.0.112.0/23"),
+            Difference::Extra,
+            Kind::SourceRange,
+        ),
     ] {
         let trace = trace(&rules, &ports);
         let port = trace.ports.iter().find(|port| port.service == service).expect("it is there");

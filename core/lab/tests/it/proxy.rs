@@ -11,7 +11,7 @@ use netlab_core::input::{Budget, Document, load};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::{ExpectedPort, expected};
-use netlab_core::service::fault::Kind;
+use netlab_core::service::fault::{Difference, Kind};
 use netlab_core::service::follow::Symptom;
 use netlab_core::service::nftables::Layout;
 use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
@@ -130,6 +130,27 @@ fn what_the_kernel_took_is_read_back_without_a_fault() {
                 assert_eq!((port.status, port.symptom), (Status::Ok, Symptom::default()), "{port:?}");
             }
         }
+    }
+}
+
+#[test]
+fn who_may_come_to_a_balancer_s_address_is_compared() {
+    let cluster = world();
+    for mode in MODES {
+        let Some(lab) = stand(&cluster) else { return };
+        let good = proxy::rules(&cluster, "n1", mode, AddressType::Ipv4);
+        let other = replaced(&good, "203.0.113.0/24", "203.0.114.0/24");
+        let node = lab.node("n1").expect("n1");
+        proxy::write(node, "n1", mode, AddressType::Ipv4, &other).expect("the kernel takes it");
+        let trace = compare(&lab, &cluster, mode, AddressType::Ipv4);
+        let port = trace.ports.iter().find(|port| port.service == "t/outside").expect("the port");
+        let found: Vec<_> =
+            port.faults().map(|fault| (fault.difference, fault.kind, fault.object.as_str())).collect();
+        let expected = [
+            (Difference::Missing, Kind::SourceRange, "203.0.113.0/24"),
+            (Difference::Extra, Kind::SourceRange, "203.0.114.0/24"),
+        ];
+        assert_eq!(found, expected, "{mode:?}");
     }
 }
 

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
+
 use super::chain;
 use super::dump::{Dump, Rule};
 use super::follow::{is_choice, place};
@@ -23,6 +25,7 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     for frontend in &port.frontends {
         of_frontend(dump, port, frontend, &mut faults);
     }
+    of_source_ranges(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -113,9 +116,43 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
     }
 }
 
+/// Who may come to a balancer's address: one rule for each range.
+fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let balanced = port.frontends.iter().any(|frontend| frontend.kind == RouteKind::LoadBalancer);
+    if !balanced || port.source_ranges.is_empty() || !port.has_endpoints() {
+        return;
+    }
+    let (chain, external) = (chain::firewall(&port.name), chain::external(&port.name));
+    let admits = |rule: &&Rule| rule.target.as_ref() == Some(&external);
+    let found: BTreeMap<IpNet, &Rule> = dump
+        .rules("nat", &chain)
+        .iter()
+        .filter(admits)
+        .filter_map(|rule| {
+            rule.source.as_ref().filter(|source| !source.negated).map(|source| (source.value, rule))
+        })
+        .collect();
+    let mut fault = |difference, range: &IpNet, place, detail: &str| {
+        faults.push(Fault {
+            difference,
+            kind: Kind::SourceRange,
+            object: range.to_string(),
+            place,
+            endpoint: None,
+            detail: detail.to_owned(),
+        });
+    };
+    for range in port.source_ranges.iter().filter(|range| !found.contains_key(range)) {
+        fault(Difference::Missing, range, Place::within("nat", &chain), "clients of this range are kept out");
+    }
+    for (range, rule) in found.iter().filter(|(range, _)| !port.source_ranges.contains(range)) {
+        fault(Difference::Extra, range, place("nat", &chain, rule), "clients of this range are let in");
+    }
+}
+
 fn is_about(rule: &Rule, key: FrontendKey) -> bool {
     let address = match (&rule.destination, key.address) {
-        (Some(net), Some(address)) => !net.negated && net.value == ipnet::IpNet::from(address),
+        (Some(net), Some(address)) => !net.negated && net.value == IpNet::from(address),
         (None, None) => true,
         _ => false,
     };
@@ -298,7 +335,7 @@ fn of_endpoint_chain(
             }
         }
     }
-    let itself = ipnet::IpNet::from(endpoint.ip());
+    let itself = IpNet::from(endpoint.ip());
     let hairpin = rules.iter().any(|rule| {
         rule.target.as_deref() == Some("KUBE-MARK-MASQ")
             && rule.source.as_ref().is_some_and(|source| !source.negated && source.value == itself)

@@ -67,7 +67,6 @@ impl Walk<'_> {
                 to,
                 choice: choice.filter(|(_, all)| *all > 1),
                 depth,
-                ok: true,
             };
             match target {
                 "DNAT" => {

@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
+
 use super::chain;
 use super::dump::{Act, Dump, Verdict, key};
 use super::emit::is_of;
 use super::follow::{contains, end, in_chain, in_map, map_of, map_of_ends};
 use crate::service::RouteKind;
-use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort};
+use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 
 /// Compares what one service port should have with what the table has.
@@ -20,6 +22,7 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     for frontend in &port.frontends {
         of_frontend(dump, port, frontend, &mut faults);
     }
+    of_source_ranges(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -108,6 +111,42 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
         let place = in_map("cluster-ips", &ip.to_string());
         let detail = "what is not translated times out where it should be refused".to_owned();
         fault(Difference::Missing, Kind::End, ip.to_string(), place, detail);
+    }
+}
+
+/// Who may come to a balancer's address: all others are dropped by one rule.
+fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    const OPEN: &str = "everybody may come to the balancer's address";
+    let mut balanced = port.frontends.iter().filter(|frontend| frontend.kind == RouteKind::LoadBalancer);
+    let Some(frontend) = balanced.next().filter(|_| !port.source_ranges.is_empty() && port.has_endpoints())
+    else {
+        return;
+    };
+    let chain = chain::firewall(&port.name);
+    let mut fault = |difference, object: String, place: Place, detail: &str| {
+        let detail = detail.to_owned();
+        faults.push(Fault { difference, kind: Kind::SourceRange, object, place, endpoint: None, detail });
+    };
+    let FrontendKey { address, port: number, protocol } = frontend.key;
+    let element = key(address, protocol, number);
+    let asked = dump.maps.get("firewall-ips").and_then(|map| map.get(&element));
+    if asked != Some(&Verdict::Goto(chain.clone())) {
+        fault(Difference::Missing, element.clone(), in_map("firewall-ips", &element), OPEN);
+    }
+    let rules = dump.chains.get(&chain).map_or(&[][..], Vec::as_slice);
+    let drops = rules.iter().enumerate().find(|(_, rule)| rule.act == Act::Verdict(Verdict::Drop));
+    let Some((index, rule)) = drops else {
+        fault(Difference::Missing, "drop".to_owned(), Place::within(super::TABLE, &chain), OPEN);
+        return;
+    };
+    let place = in_chain(&chain, index + 1, rule);
+    let one = rule.source.iter().filter(|(not, _)| *not).map(|(_, net)| *net);
+    let found: Vec<IpNet> = rule.not_from.iter().copied().chain(one).collect();
+    for range in port.source_ranges.iter().filter(|range| !found.contains(range)) {
+        fault(Difference::Missing, range.to_string(), place.clone(), "clients of this range are kept out");
+    }
+    for range in found.iter().filter(|range| !port.source_ranges.contains(range)) {
+        fault(Difference::Extra, range.to_string(), place.clone(), "clients of this range are let in");
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Rule {
     pub handle: Option<u64>,
     /// Only packets from this net, or from elsewhere.
     pub source: Option<(bool, IpNet)>,
+    /// Only packets from outside of these nets.
+    pub not_from: Vec<IpNet>,
     /// Only packets that the node itself sends.
     pub from_node: bool,
     /// Only clients in a set: those that were here before.
@@ -207,6 +209,7 @@ fn rule(object: &Value) -> Rule {
     let mut rule = Rule {
         handle: object.get("handle").and_then(Value::as_u64),
         source: None,
+        not_from: Vec::new(),
         from_node: false,
         known_client: None,
         act: Act::Unknown,
@@ -256,13 +259,19 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
                 rule.known_client = Some(set.trim_start_matches('@').to_owned());
                 true
             }
-            Some(net) => match net_of(net) {
-                Some(net) => {
+            Some(written) => match (net_of(written), written.get("set").and_then(Value::as_array)) {
+                (Some(net), _) => {
                     rule.source = Some((negated, net));
                     true
                 }
-                // Several nets: a firewall's ranges.
-                None => net.get("set").is_some(),
+                // A firewall's ranges.
+                (None, Some(nets)) if negated => {
+                    let nets: Option<Vec<IpNet>> = nets.iter().map(net_of).collect();
+                    let known = nets.is_some();
+                    rule.not_from = nets.unwrap_or_default();
+                    known
+                }
+                (None, _) => false,
             },
             None => false,
         },

@@ -39,7 +39,6 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
                 to: target.clone(),
                 choice: None,
                 depth: 0,
-                ok: true,
             });
             Walk { dump, client }.chain(target, 1.0, 1, &mut followed)
         }
@@ -107,7 +106,7 @@ impl Walk<'_> {
             if rule.from_node || rule.known_client.is_some() || !pods {
                 continue;
             }
-            let hop = |to: String, choice| Hop { place: place.clone(), to, choice, depth, ok: true };
+            let hop = |to: String, choice| Hop { place: place.clone(), to, choice, depth };
             match &rule.act {
                 Act::Translate(to) => {
                     *followed.shares.to.entry(*to).or_default() += share;
