@@ -44,6 +44,9 @@ fn head(told: &Description) -> String {
             count => format!("{count} policies"),
         };
     let (pod, ingress, egress) = (&told.pod, &told.ingress, &told.egress);
+    if told.finished {
+        return format!("{pod}  has finished: no policy is about it");
+    }
     match (ingress.isolated, egress.isolated) {
         (false, false) => match (tiers(ingress), tiers(egress)) {
             (0, 0) => format!("{pod}  not isolated"),

@@ -1,6 +1,6 @@
 //! `policy describe`: the story as people read it.
 
-use crate::run::netlab;
+use crate::run::{netlab, netlab_reading};
 
 #[test]
 fn the_story_says_what_each_policy_admits() {
@@ -76,4 +76,12 @@ fn only_pods_have_a_story() {
     let tiers: Vec<&str> = tiers.iter().filter_map(|policy| policy["tier"].as_str()).collect();
     assert_eq!(tiers, ["admin", "admin", "networkPolicy", "networkPolicy"]);
     assert_eq!(json["ingress"]["policies"][2]["rules"][0]["peers"][0]["reads"], "pods of shop with app=api");
+}
+
+/// A pod that is done has no story, and must not read as one that is open.
+#[test]
+fn a_finished_pod_is_said_to_be_no_subject() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: done, namespace: x, labels: {app: a}}\nspec: {containers: [{name: c}]}\nstatus: {phase: Succeeded, podIPs: [{ip: 10.0.0.1}]}\n";
+    let run = netlab_reading(pod, &["policy", "describe", "-f", "-", "x/done"]);
+    assert!(run.stdout.starts_with("x/done  has finished: no policy is about it\n"), "{}", run.stdout);
 }

@@ -29,6 +29,8 @@ pub struct Description {
     pub labels: Labels,
     /// Its namespace's labels.
     pub namespace_labels: Labels,
+    /// True when it is done: then it is neither subject nor peer.
+    pub finished: bool,
     /// What may come in.
     pub ingress: Story,
     /// What may go out.
@@ -127,6 +129,7 @@ pub fn describe(cluster: &Cluster, policies: &Policies, key: &ObjectKey) -> Opti
         pod: key.to_string(),
         labels: pod.labels.clone(),
         namespace_labels: view.namespace_labels(&key.namespace).cloned().unwrap_or_default(),
+        finished: view.pod.terminal,
         ingress: view.story(&acting, Direction::Ingress),
         egress: view.story(&acting, Direction::Egress),
         exempt: exempt(),

@@ -105,7 +105,9 @@ pub fn check<E: From<LockstepError>>(
     }
     let functions = functions(&file);
     let mut found = Lockstep { abi: abi(&file), ..Lockstep::default() };
-    found.programs.extend(functions.iter().map(|function| (function.name.clone(), 0)));
+    // What is in `.text` is called by programs, and is none.
+    let programs = functions.iter().filter(|function| function.section != ".text");
+    found.programs.extend(programs.map(|function| (function.name.clone(), 0)));
     let (Some(types), Some(ext)) = (section(&file, ".BTF")?, section(&file, ".BTF.ext")?) else {
         return Ok(found);
     };

@@ -89,7 +89,8 @@ fn render(state: &InForce, lab: &str) -> String {
         (0, _) => {
             format!("{}  {lab}: {pods} pods, generation {}\n\n", paint(GOOD, "IN FORCE"), state.generation)
         }
-        (_, 0) => format!("{}  {lab}: {} faults\n\n", paint(BAD, "FAULTY"), faults.len()),
+        (1, 0) => format!("{}  {lab}: 1 fault\n\n", paint(BAD, "FAULTY")),
+        (count, 0) => format!("{}  {lab}: {count} faults\n\n", paint(BAD, "FAULTY")),
         (_, open) => format!("{}  {lab}: {open} of {pods} pods\n\n", paint(BAD, "OPEN")),
     };
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
