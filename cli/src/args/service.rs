@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use netlab_core::endpoint_ref::EndpointRef;
 
 /// The questions about Services.
@@ -33,12 +33,13 @@ pub(crate) enum Service {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("rules").required(true).args(["iptables_save", "nft"])))]
 pub(crate) struct Trace {
     /// The Service and, if wanted, its port by name or number: `[svc/][NAMESPACE/]NAME[:PORT]`
     #[arg(value_name = "SERVICE[:PORT]")]
     pub(crate) service: String,
     /// The node's rules, as `iptables-save` (or `ip6tables-save`) prints them; `-` reads standard input
-    #[arg(long, value_name = "FILE", required_unless_present = "nft", conflicts_with = "nft")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) iptables_save: Option<PathBuf>,
     /// The node's rules, as `nft -j list table ip kube-proxy` (or `ip6`) prints them; `-` reads standard input
     #[arg(long, value_name = "FILE")]

@@ -117,3 +117,13 @@ fn a_table_of_nftables_is_followed_too() {
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is not what `nft -j list table ip kube-proxy`"), "{}", run.stderr);
 }
+
+#[test]
+fn rules_of_one_kind_are_asked_for() {
+    let run = netlab(["service", "trace", "-f", "examples/broken", "mynet/web"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("<--iptables-save <FILE>|--nft <FILE>>"), "{}", run.stderr);
+    let both = ["--iptables-save", "examples/broken/ok.save", "--nft", "examples/broken/ok.nft"];
+    let run = netlab(["service", "trace", "-f", "examples/broken", "mynet/web"].iter().chain(&both));
+    assert_eq!(run.code, Some(2));
+}
