@@ -1,6 +1,6 @@
 //! Manifests from wire structs and back: block YAML as people write it, one document per object.
 //!
-//! Invariant: [`read`] of what [`write`] gives is the same objects. Every string that a YAML reader could take for
+//! Invariant: [`read`] of what [`write()`] gives is the same objects. Every string that a YAML reader could take for
 //! something else is quoted. The reader here is a small one for test data, apart from the product's.
 
 use serde::Serialize;
