@@ -254,7 +254,7 @@ pub(crate) struct Test {
     /// Files of claims; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "record")]
     pub(crate) claims: Vec<PathBuf>,
-    /// Send every claim's packets in this machine's kernel, in one ephemeral lab
+    /// Send every claim's packets in this machine's kernel, each in an ephemeral lab of its own
     #[arg(long)]
     pub(crate) kernel: bool,
     /// Which datapath to ask with `--kernel`
