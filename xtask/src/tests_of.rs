@@ -65,6 +65,7 @@ fn folder(package: &str) -> Option<&'static str> {
         "netlab-lab" => "core/lab",
         "netlab-node" => "core/node",
         "netlab-plugin" => "core/plugin",
+        "netlab-dnsdiag" => "dnsdiag",
         "netlab-ebpf" => "ebpf",
         "netlab-enforcer" => "enforcer",
         _ => return None,

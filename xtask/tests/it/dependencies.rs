@@ -13,10 +13,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netlab-node", &["netlab-core"]),
     ("netlab-plugin", &["netlab-core", "netlab-ebpf"]),
     ("netlab-lab", &["netlab-core", "netlab-node"]),
+    ("netlab-dnsdiag", &["netlab-core", "netlab-node", "netlab-plugin"]),
     ("netlab-enforcer", &["netlab-core", "netlab-ebpf", "netlab-lab", "netlab-node", "netlab-plugin"]),
     (
         "netlab",
-        &["netlab-core", "netlab-ebpf", "netlab-enforcer", "netlab-lab", "netlab-node", "netlab-plugin"],
+        &[
+            "netlab-core",
+            "netlab-dnsdiag",
+            "netlab-ebpf",
+            "netlab-enforcer",
+            "netlab-lab",
+            "netlab-node",
+            "netlab-plugin",
+        ],
     ),
     ("xtask", &["netlab-core", "netlab-ebpf", "netlab-enforcer", "netlab-lab", "netlab-node"]),
 ];

@@ -1,0 +1,6 @@
+//! Was it DNS? The models of what should happen, and the diagnosis of what did.
+//!
+//! Models are pure: what kubelet writes into a pod's `resolv.conf`, which queries a libc then sends, what a name
+//! should resolve to. The diagnosis compares them with evidence, which is recorded first and judged afterwards: the
+//! same bundle gives the same verdict anywhere. Policy is asked of `netlab_core::policy`, the proxy's rules of
+//! `netlab_core::service`; nothing of them is modelled again here.
