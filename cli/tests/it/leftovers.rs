@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,20 +22,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What processes hold in the kernel.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held {
-    namespaces: BTreeSet<String>,
+    /// Names with cookies: the name alone may by now be that of a namespace of a test beside this one.
+    namespaces: BTreeSet<(String, u64)>,
     /// `prog_id` and `map_id` of `/proc/PID/fdinfo`.
     bpf: BTreeSet<String>,
 }
 
 impl Held {
-    fn add(&mut self, process: &Path, own: &BTreeSet<String>) {
+    fn add(&mut self, process: &Path, wanted: impl Fn(&str) -> bool) {
         let list = |name: &str| {
             std::fs::read_dir(process.join(name)).into_iter().flatten().flatten().map(|entry| entry.path())
         };
         let links = list("fd").chain(list("task").map(|task| task.join("ns/net")));
-        let targets =
-            links.filter_map(|link| Some(std::fs::read_link(link).ok()?.to_string_lossy().into_owned()));
-        self.namespaces.extend(targets.filter(|target| target.starts_with("net:") && !own.contains(target)));
+        let named = |link: PathBuf| {
+            let name = std::fs::read_link(&link).ok()?.to_string_lossy().into_owned();
+            let is_it = name.starts_with("net:") && wanted(&name);
+            // What cannot be opened any more has just ended.
+            is_it.then(|| Some((name, Netns::from_path(link).ok()?.cookie().ok()?)))?
+        };
+        self.namespaces.extend(links.filter_map(named));
         for info in list("fdinfo").filter_map(|path| std::fs::read_to_string(path).ok()) {
             let ids = info.lines().filter(|line| line.starts_with("prog_id:") || line.starts_with("map_id:"));
             self.bpf.extend(ids.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")));
@@ -46,7 +51,7 @@ impl Held {
     fn by(processes: &[u32], own: &BTreeSet<String>) -> Self {
         let mut held = Self::default();
         for pid in processes {
-            held.add(Path::new(&format!("/proc/{pid}")), own);
+            held.add(Path::new(&format!("/proc/{pid}")), |name| !own.contains(name));
         }
         held
     }
@@ -55,10 +60,11 @@ impl Held {
     fn left(&self) -> Vec<String> {
         let mut now = Self::default();
         for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
-            now.add(&process.path(), &BTreeSet::new());
+            now.add(&process.path(), |name| self.namespaces.iter().any(|(held, _)| held == name));
         }
         let bpf = self.bpf.iter().filter(|id| now.bpf.contains(*id) || exists(id));
-        self.namespaces.intersection(&now.namespaces).chain(bpf).cloned().collect()
+        let namespaces = self.namespaces.intersection(&now.namespaces).map(|(name, _)| name);
+        namespaces.chain(bpf).cloned().collect()
     }
 }
 

@@ -12,8 +12,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket};
+use nix::{getsockopt_impl, libc, sockopt_impl};
 
 use crate::NodeError;
+
+sockopt_impl!(
+    /// `SO_NETNS_COOKIE`, which nix has no name for.
+    NetnsCookie,
+    GetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_NETNS_COOKIE,
+    u64
+);
 
 /// Where a thread finds its own namespace; `/proc/self` would name the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -93,6 +104,17 @@ impl Netns {
     /// Device and inode.
     pub const fn identity(&self) -> NetnsIdentity {
         self.identity
+    }
+
+    /// What no other namespace has as long as the machine runs (`SO_NETNS_COOKIE`, `net/core/net_namespace.c`). The
+    /// inode tells only the namespaces of one moment apart: it is given anew as soon as its namespace is gone.
+    pub fn cookie(&self) -> Result<u64, NodeError> {
+        let read = || {
+            let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+            getsockopt(&socket, NetnsCookie)
+        };
+        self.run(read)?
+            .map_err(|errno| NodeError::EnterNamespace { inode: self.identity.inode, source: errno.into() })
     }
 
     /// Runs `work` inside the namespace, on a thread of its own, and waits for it. A panic in `work` goes on in

@@ -1,5 +1,8 @@
 //! Namespaces come and go with their descriptors, and never with the caller.
 
+use std::collections::BTreeSet;
+use std::os::fd::AsRawFd;
+
 use netlab_node::{Netlink, Netns, sysctl};
 
 use crate::require;
@@ -75,4 +78,21 @@ fn a_handle_outlives_the_one_it_was_cloned_from() {
     drop(first);
     let links = Netlink::open_in(&second).expect("open").links().expect("links");
     assert_eq!(links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>(), ["lo"]);
+}
+
+#[test]
+fn a_cookie_is_of_one_namespace_for_ever() {
+    if !require::netns() {
+        return;
+    }
+    let cookie = |netns: &Netns| netns.cookie().expect("readable");
+    let first = Netns::create().expect("create");
+    let again = Netns::from_path(format!("/proc/self/fd/{}", first.as_raw_fd())).expect("open");
+    assert_eq!(cookie(&first), cookie(&again));
+    let mut seen = BTreeSet::from([cookie(&first)]);
+    drop((first, again));
+    // One after the other: their inodes may be the same, their cookies never.
+    for _ in 0..20 {
+        assert!(seen.insert(cookie(&Netns::create().expect("create"))));
+    }
 }
