@@ -1,6 +1,8 @@
 //! `netlab lab …`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use netlab_core::service::nftables::Layout;
+use netlab_lab::proxy::ProxyMode;
 
 /// Labs with names.
 #[derive(Debug, Subcommand)]
@@ -12,6 +14,7 @@ pub(crate) enum Lab {
     #[command(after_help = "Examples:
   netlab lab up -f examples/shop
   netlab lab up -f examples/shop --lab second
+  netlab lab up -f examples/service-prediction --lab proxied --proxy nftables
   netlab lab up -f examples/shop --print")]
     Up(Up),
     /// Run a command in a pod, on a node or in the fabric between them
@@ -24,7 +27,10 @@ pub(crate) enum Lab {
     #[command(after_help = "Examples:\n  netlab lab status\n  netlab lab status --lab second -o json")]
     Status(Which),
     /// Take a lab down
-    #[command(after_help = "Examples:\n  netlab lab down\n  netlab lab down --lab second")]
+    #[command(after_help = "Examples:
+  netlab lab down
+  netlab lab down --lab second
+  netlab lab down --lab proxied")]
     Down(LabName),
 }
 
@@ -43,6 +49,27 @@ pub(crate) struct Up {
     /// Enforce nothing yet: `netlab enforce attach` does it later
     #[arg(long)]
     pub(crate) open: bool,
+    /// Give each node the rules by which pods reach the manifests' Services, in the shape of kube-proxy's
+    #[arg(long, value_name = "MODE")]
+    pub(crate) proxy: Option<ProxyArg>,
+}
+
+/// How a lab's nodes lead from Services to their endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProxyArg {
+    /// As kube-proxy's nftables mode does, since 1.36
+    Nftables,
+    /// As its iptables mode does
+    Iptables,
+}
+
+impl From<ProxyArg> for ProxyMode {
+    fn from(mode: ProxyArg) -> Self {
+        match mode {
+            ProxyArg::Nftables => Self::Nftables(Layout::Maps),
+            ProxyArg::Iptables => Self::Iptables,
+        }
+    }
 }
 
 /// `lab exec`.

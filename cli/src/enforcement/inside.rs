@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
-use netlab_core::input::{Budget, Document, load};
+use netlab_core::input::{Budget, Document, Loaded, load};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Limits, Numbers, Posture, Rulesets, Scope, compile_with};
@@ -19,11 +19,12 @@ use netlab_enforcer::backend::tc::TcBackend;
 use netlab_enforcer::maps::MapSizes;
 use netlab_lab::Lab;
 use netlab_lab::named::{Handler, Nothing, Reply, supervise_on_stdin};
+use netlab_lab::proxy::{self, ProxyMode};
 use netlab_plugin::contract::Backend;
 use serde_json::Value;
 
 use super::rows::{self, Words, posture};
-use super::{InForce, MapDump, NodeInForce, NodeMap, PodInForce, Policies, operation};
+use super::{InForce, MapDump, NodeInForce, NodeMap, Order, PodInForce, Policies, operation};
 use crate::failure::Failure;
 
 /// How many changes back a decision can be cited.
@@ -37,11 +38,13 @@ pub(crate) fn supervise() -> Result<(), Failure> {
         if payload.is_null() {
             return Ok(Box::new(Nothing));
         }
-        let policies: Option<Policies> =
+        let order: Order =
             serde_json::from_value(payload.clone()).map_err(|error| format!("unreadable order: {error}"))?;
-        let enforcer = Enforcer::default();
-        if let Some(policies) = policies.filter(|policies| !policies.documents.is_empty()) {
-            enforcer.attach(lab, policies)?;
+        let enforcer = Enforcer { proxy: order.proxy, ..Enforcer::default() };
+        if order.open {
+            enforcer.write_proxy(lab, &read(order.policies).cluster)?;
+        } else {
+            enforcer.attach(lab, order.policies)?;
         }
         Ok(Box::new(enforcer))
     })
@@ -52,6 +55,8 @@ pub(crate) fn supervise() -> Result<(), Failure> {
 #[derive(Default)]
 pub(super) struct Enforcer {
     state: Mutex<State>,
+    /// Whose rules the nodes have, if they have any.
+    proxy: Option<ProxyMode>,
     pub(super) tracing: Mutex<()>,
 }
 
@@ -145,11 +150,7 @@ impl Enforcer {
     }
 
     fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
-        let documents = policies
-            .documents
-            .into_iter()
-            .map(|(name, text)| Document { name: name.into(), text: text.into() });
-        let loaded = load(documents, &Budget::default());
+        let loaded = read(policies);
         // A pod that the manifests do not have would be let go, and be open: `detach` is for that.
         let unknown = |key: &&ObjectKey| !loaded.cluster.pods.contains_key(*key);
         let mut unknown = lab.host_interfaces().keys().filter(unknown);
@@ -207,9 +208,16 @@ impl Enforcer {
             })?;
         }
         state.generation = generation;
+        self.write_proxy(lab, &loaded.cluster)?;
         let compiled = Compiled { cluster: loaded.cluster, rulesets: compiled.rulesets };
         state.history.record(generation, compiled);
         Ok(())
+    }
+
+    /// Gives every node the proxy's rules for these Services, if the lab has a proxy.
+    fn write_proxy(&self, lab: &Lab, cluster: &Cluster) -> Result<(), String> {
+        let Some(mode) = self.proxy else { return Ok(()) };
+        proxy::program(lab, cluster, mode).map_err(|error| chain(&error))
     }
 
     fn detach(&self) -> Result<(), String> {
@@ -301,6 +309,13 @@ impl Enforcer {
         }
         Ok(dump)
     }
+}
+
+/// The manifests that were sent.
+fn read(policies: Policies) -> Loaded {
+    let documents = policies.documents.into_iter();
+    let documents = documents.map(|(name, text)| Document { name: name.into(), text: text.into() });
+    load(documents, &Budget::default())
 }
 
 /// Programs, maps and claims of a node.

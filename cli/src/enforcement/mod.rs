@@ -12,6 +12,7 @@ mod rows;
 mod trace;
 
 use netlab_core::policy::Posture;
+use netlab_lab::proxy::ProxyMode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,17 @@ pub(crate) mod operation {
 pub(crate) struct Policies {
     /// (name, text) of each.
     pub(crate) documents: Vec<(String, String)>,
+}
+
+/// What a lab's supervisor is to make of the lab before it serves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// What the lab is made of.
+    pub(crate) policies: Policies,
+    /// True when nothing is to be enforced yet.
+    pub(crate) open: bool,
+    /// How nodes are to lead from Services to their endpoints, if at all.
+    pub(crate) proxy: Option<ProxyMode>,
 }
 
 /// What is in force in a lab.

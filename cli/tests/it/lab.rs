@@ -47,7 +47,7 @@ impl Labs {
 
 impl Drop for Labs {
     fn drop(&mut self) {
-        for name in ["lab", "second"] {
+        for name in ["lab", "second", "proxied"] {
             self.shell(&format!("netlab lab down --name {name}"));
         }
     }
@@ -383,6 +383,32 @@ fn a_place_that_is_not_there_is_answered_with_the_nearest() {
     assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains("did you mean `shop/db`?"), "{}", run.stderr);
     assert_eq!(labs.shell("netlab lab exec -n shop db -- sh -c 'exit 7'").code, Some(7));
+}
+
+/// The endpoint that the proxy's rules lead to answers for a Service's address; nothing does without them.
+#[test]
+fn a_lab_with_a_proxy_leads_from_services_to_their_endpoints() {
+    if !root_or_skip("a_lab_with_a_proxy_leads_from_services_to_their_endpoints") {
+        return;
+    }
+    for (mode, list) in [("nftables", "nft list table ip kube-proxy"), ("iptables", "iptables-save -t nat")] {
+        let labs = Labs::new();
+        let (_, up) = labs.json(&format!("netlab lab up -f examples/service-prediction --proxy {mode}"));
+        assert_eq!(up["proxy"], mode);
+        let rules = labs.good(&format!("netlab lab exec node/worker -- {list}"));
+        assert!(rules.contains("written by netlab"), "{rules}");
+        let connect = "netlab lab exec mynet/web-5 -- timeout 2 bash -c 'echo >/dev/tcp/10.96.0.50/80'";
+        let refused = labs.shell(connect);
+        assert!(
+            refused.stderr.contains("refused"),
+            "{mode}: an endpoint has the port closed: {}",
+            refused.stderr
+        );
+        labs.good("netlab lab down");
+        labs.good("netlab lab up -f examples/service-prediction");
+        let lost = labs.shell(connect);
+        assert!(lost.code != Some(0) && !lost.stderr.contains("refused"), "{mode}: {}", lost.stderr);
+    }
 }
 
 /// While `--hold` keeps the place, the printed `bpftool` line reads the printed value from the kernel.

@@ -13,13 +13,15 @@ use netlab_core::service::expected::expected;
 use netlab_core::service::iptables::{self, ProxyOptions};
 use netlab_core::service::nftables::{self, Layout};
 use netlab_node::Netns;
+use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::place::Place;
 use crate::topology::Lab;
 
 /// How a node's proxy writes its rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum ProxyMode {
     /// With `iptables-restore`.
     Iptables,
@@ -47,6 +49,15 @@ impl ProxyMode {
             }
             (Self::Nftables(_), _) => ("nft", &["-j", "-a", "list", "table", "ip", nftables::TABLE]),
         }
+    }
+}
+
+impl std::fmt::Display for ProxyMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Iptables => "iptables",
+            Self::Nftables(_) => "nftables",
+        })
     }
 }
 

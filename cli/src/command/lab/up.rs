@@ -6,6 +6,7 @@ use std::process::Command;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::Cluster;
 use netlab_lab::named::{Spec, up};
+use netlab_lab::proxy::ProxyMode;
 use netlab_lab::{LabError, Place, Plan, Selection};
 use netlab_node::capability::missing_capabilities;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use crate::args::globals::Globals;
 use crate::args::lab::Up;
 use crate::command::lab::{connect, failure, run_dir};
 use crate::ends::nearest;
-use crate::enforcement::{InForce, Policies, operation};
+use crate::enforcement::{InForce, Order, Policies, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
@@ -28,6 +29,8 @@ use crate::output::terminal::Terminal;
 struct Answer {
     name: String,
     pid: u32,
+    /// `nftables` or `iptables`, where the nodes have rules for Services.
+    proxy: Option<String>,
     pods: Vec<PodLine>,
     enforced: InForce,
 }
@@ -60,8 +63,10 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
             .caused_by(format!("{} missing", missing.join(", ")))
             .hint("run it as root, or see `netlab check`; `--print` works without"));
     }
-    let documents = if args.open { Vec::new() } else { load::documents(&input.loaded) };
-    let payload = serde_json::to_value(Policies { documents })
+    let documents = load::documents(&input.loaded);
+    let proxy = args.proxy.map(ProxyMode::from);
+    let order = Order { policies: Policies { documents }, open: args.open, proxy };
+    let payload = serde_json::to_value(order)
         .map_err(|error| Failure::new(Exit::CannotTell, "cannot write the order").because(&error))?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::not_allowed("cannot find this program again").because(&error))?;
@@ -75,7 +80,8 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
         .map_err(|error| failure(&error, &spec.run_dir))?;
     let enforced = serde_json::from_value(status)
         .map_err(|error| Failure::new(Exit::CannotTell, "the lab's answer is unreadable").because(&error))?;
-    let answer = Answer { name: state.name, pid: state.pid, pods: pods(&spec.plan), enforced };
+    let proxy = proxy.map(|mode| mode.to_string());
+    let answer = Answer { name: state.name, pid: state.pid, proxy, pods: pods(&spec.plan), enforced };
     terminal.answer(&Envelope::new("Lab", &answer, input.not_examined), |_| render(&answer))?;
     Ok(exit)
 }
@@ -131,7 +137,9 @@ fn render(answer: &Answer) -> String {
     } else {
         format!("policies enforced on {claimed}")
     };
-    let head = format!("{}: {} nodes, {} pods, {enforced}", answer.name, nodes.len(), answer.pods.len());
+    let proxy = answer.proxy.as_ref().map(|mode| format!(", Services by {mode}")).unwrap_or_default();
+    let head =
+        format!("{}: {} nodes, {} pods, {enforced}{proxy}", answer.name, nodes.len(), answer.pods.len());
     let mut text = format!("{}  {head}\n\n", paint(STRONG, "UP"));
     let mut table = Table::new(["NODE", "POD", "ADDRESSES"]);
     for line in &answer.pods {

@@ -28,6 +28,9 @@ impl Default for ProxyOptions {
     }
 }
 
+/// What rules say of themselves, so that nobody takes them for the proxy's own.
+pub const WRITTEN_BY: &str = "written by netlab in the shape of kube-proxy";
+
 /// Jumps from the kernel's chains: (table, chain, target, only for new connections).
 pub(super) const JUMPS: [(&str, &str, &str, bool); 13] = [
     ("nat", "PREROUTING", "KUBE-SERVICES", false),
@@ -89,7 +92,10 @@ pub fn emit(ports: &[ExpectedPort], options: &ProxyOptions) -> String {
         let state = if new { "-m conntrack --ctstate NEW " } else { "" };
         lines.rule(from, &format!("{state}-j {target}"));
     }
-    nat.rule("KUBE-MARK-MASQ", &format!("-j MARK --set-xmark {0:#x}/{0:#x}", options.mark));
+    nat.rule(
+        "KUBE-MARK-MASQ",
+        &format!("-m comment --comment \"{WRITTEN_BY}\" -j MARK --set-xmark {0:#x}/{0:#x}", options.mark),
+    );
     nat.rule("KUBE-POSTROUTING", &format!("-m mark ! --mark {0:#x}/{0:#x} -j RETURN", options.mark));
     nat.rule("KUBE-POSTROUTING", &format!("-j MARK --set-xmark {0:#x}/0x0", options.mark));
     nat.rule("KUBE-POSTROUTING", "-j MASQUERADE --random-fully");

@@ -6,7 +6,7 @@ mod emit;
 mod follow;
 
 pub use compare::{faults, shared_faults};
-pub use emit::{ProxyOptions, emit};
+pub use emit::{ProxyOptions, WRITTEN_BY, emit};
 pub use follow::follow;
 
 /// Names of a service port's chains.

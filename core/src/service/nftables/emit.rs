@@ -12,7 +12,7 @@ use super::{Layout, chain};
 use crate::model::service::AddressType;
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort};
-use crate::service::iptables::ProxyOptions;
+use crate::service::iptables::{ProxyOptions, WRITTEN_BY};
 
 /// The name of the table, in each family.
 pub const TABLE: &str = "kube-proxy";
@@ -183,7 +183,7 @@ impl Table {
         let set = |set: BTreeSet<String>| list(&set.into_iter().collect::<Vec<_>>());
         let mut text = format!(
             "table {ip} {TABLE} {{}}\ndelete table {ip} {TABLE}\ntable {ip} {TABLE} {{\n\
-             comment \"rules for kube-proxy\"\n\
+             comment \"rules for kube-proxy, {WRITTEN_BY}\"\n\
              set cluster-ips {{ type {address}; {} }}\n\
              set hairpin-connections {{ type {address} . {address} . inet_proto . inet_service; {} }}\n",
             set(self.cluster_ips),

@@ -5,12 +5,15 @@ pub mod dump;
 mod emit;
 mod follow;
 
+use serde::{Deserialize, Serialize};
+
 pub use compare::{faults, shared_faults};
 pub use emit::{TABLE, emit};
 pub use follow::{follow, layout};
 
 /// The shape of the chains of a service port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Layout {
     /// One rule that translates through a map (1.36 and later, without session affinity).
     Maps,
