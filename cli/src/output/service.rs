@@ -79,6 +79,9 @@ pub(crate) fn render(answer: &ServiceEndpoints, one_node: bool, wide: bool) -> S
             text += &labelled("assumed", what);
         }
     }
+    for what in &answer.not_examined {
+        text += &labelled("unknown", what);
+    }
     text
 }
 

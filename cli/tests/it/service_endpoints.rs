@@ -80,6 +80,11 @@ apiVersion: v1
 kind: Service
 metadata: {name: nobody, namespace: t}
 spec: {clusterIP: 10.96.0.2, selector: {app: q}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: by-hand, namespace: t}
+spec: {clusterIP: 10.96.0.3, ports: [{port: 80}]}
 ";
     fs::write(&file, world).expect("written");
     let path = file.to_str().expect("UTF-8");
@@ -87,6 +92,7 @@ spec: {clusterIP: 10.96.0.2, selector: {app: q}, ports: [{port: 80}]}
         ("t/here", "n1", 0, "internalTrafficPolicy Local"),
         ("t/here", "n2", 1, "10.96.0.1:80 dropped, no endpoint of the node can answer"),
         ("t/nobody", "n1", 1, "10.96.0.2:80 refused, no endpoint can answer anywhere"),
+        ("t/by-hand", "n1", 3, "it has no selector"),
     ] {
         let run = netlab(["service", "endpoints", "-f", path, service, "--node", node]);
         assert_eq!(run.code, Some(code), "{service} {node}: {}{}", run.stdout, run.stderr);

@@ -16,6 +16,10 @@ use super::source::Source;
 pub struct Service {
     /// `spec.clusterIPs`; empty for headless Services.
     pub cluster_ips: Vec<IpAddr>,
+    /// `spec.ipFamilies`, in order; empty when absent.
+    pub ip_families: Vec<AddressType>,
+    /// `spec.ipFamilyPolicy`.
+    pub ip_family_policy: IpFamilyPolicy,
     /// True for `clusterIP: None`.
     pub headless: bool,
     /// `spec.type`.
@@ -64,6 +68,18 @@ pub enum ServiceType {
     LoadBalancer,
     /// A name outside; nothing is proxied.
     ExternalName,
+}
+
+/// `Service.spec.ipFamilyPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IpFamilyPolicy {
+    /// One family: also what is meant when nothing is said.
+    #[default]
+    SingleStack,
+    /// Both, where the cluster has both.
+    PreferDualStack,
+    /// Both.
+    RequireDualStack,
 }
 
 /// `Service.spec.trafficDistribution`.

@@ -6,10 +6,10 @@
 use serde::Serialize;
 
 use super::select::{Mode, NodeTopology, Outcome, Selection, TrafficPolicy, select};
-use super::slices::{self, Slices, ZONE};
-use super::{ServicePortName, backends};
+use super::slices::{self, ZONE};
+use super::{ServicePortName, backends, families};
 use crate::model::cluster::{Cluster, ObjectKey};
-use crate::model::service::{AddressType, Service, ServiceType};
+use crate::model::service::{AddressType, IpFamilyPolicy, Service, ServiceType};
 
 /// What of a Service is asked.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,9 @@ pub struct ServiceEndpoints {
     pub not_proxied: Option<String>,
     /// By node.
     pub nodes: Vec<NodeEndpoints>,
+    /// What would have to be in the input for these answers to be final, in words.
+    #[serde(skip)]
+    pub not_examined: Vec<String>,
 }
 
 /// What one node's proxy does.
@@ -166,11 +169,13 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
     let slices = slices::of(cluster, key, service, per_slice).for_proxy();
     let mut assumed = slices.assumed.clone();
     let not_proxied = not_proxied(service);
+    let families = families(cluster, service);
     let mut answers: Vec<NodeEndpoints> = Vec::new();
     for node in nodes.iter().filter(|_| not_proxied.is_none()) {
         let topology = topology(cluster, node);
         let mut ports = Vec::new();
-        for family in families(service, &slices) {
+        for family in &families {
+            let family = *family;
             for port in &service.ports {
                 let (backends, disputed) = backends(&slices, port, family);
                 if !disputed.is_empty() && answers.is_empty() {
@@ -198,10 +203,29 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
         }
         answers.push(NodeEndpoints { node: node.clone(), zone: topology.zone, ports });
     }
-    if service.cluster_ips.is_empty() && not_proxied.is_none() {
-        assumed.push(
-            "it has no cluster IP in the input; one of each family of its endpoints was assumed".to_owned(),
-        );
+    if not_proxied.is_none() {
+        let given =
+            |family: &&AddressType| service.cluster_ips.iter().any(|ip| AddressType::of(*ip) == **family);
+        let missing: Vec<&str> =
+            families.iter().filter(|family| !given(family)).map(|family| family.as_str()).collect();
+        if !missing.is_empty() {
+            let chosen =
+                service.ip_families.is_empty() && service.ip_family_policy == IpFamilyPolicy::SingleStack;
+            let why = if chosen { " (ipFamilyPolicy SingleStack)" } else { "" };
+            assumed.push(format!(
+                "it has no {} cluster IP in the input; one was assumed{why}",
+                missing.join(" and no ")
+            ));
+        }
+    }
+    if not_proxied.is_none()
+        && service.selector.is_none()
+        && slices.slices.is_empty()
+        && !cluster.endpoint_slices.is_empty()
+    {
+        let what =
+            "it has no selector, and none of the slices in the input is its own: nobody has written one";
+        assumed.push(what.to_owned());
     }
     ServiceEndpoints {
         service: key.to_string(),
@@ -210,24 +234,23 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
         assumed,
         not_proxied,
         nodes: answers,
+        not_examined: unknown_slices(cluster, key, service).into_iter().collect(),
     }
 }
 
-/// A Service has entries in the families of its cluster IPs.
-fn families(service: &Service, slices: &Slices<'_>) -> Vec<AddressType> {
-    let has = |family: &AddressType| {
-        if service.cluster_ips.is_empty() {
-            slices.slices.values().any(|slice| slice.address_type == *family)
-        } else {
-            service.cluster_ips.iter().any(|ip| AddressType::of(*ip) == *family)
-        }
-    };
-    let mut families: Vec<AddressType> =
-        [AddressType::Ipv4, AddressType::Ipv6].into_iter().filter(has).collect();
-    if families.is_empty() {
-        families.push(AddressType::Ipv4);
-    }
-    families
+/// What has to be in the input for anything to be said of a Service, in words: no controller writes the slices of one
+/// without a selector, so none can be predicted; `None` when nothing is missing.
+#[must_use]
+pub fn unknown_slices(cluster: &Cluster, key: &ObjectKey, service: &Service) -> Option<String> {
+    // An input with slices of others would have its slices too.
+    let unknown =
+        service.selector.is_none() && not_proxied(service).is_none() && cluster.endpoint_slices.is_empty();
+    unknown.then(|| {
+        format!(
+            "endpoint slices of {key}: it has no selector, so not the controller but somebody else writes them, and \
+             the input has none"
+        )
+    })
 }
 
 fn routes(

@@ -7,6 +7,7 @@
 mod backends;
 mod endpoints;
 pub mod expected;
+mod families;
 pub mod fault;
 pub mod follow;
 pub mod iptables;
@@ -18,5 +19,8 @@ pub mod slices;
 pub mod trace;
 
 pub use backends::backends;
-pub use endpoints::{Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints};
+pub use endpoints::{
+    Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints, unknown_slices,
+};
+pub use families::families;
 pub use port_name::ServicePortName;

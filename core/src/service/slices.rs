@@ -12,6 +12,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use super::families;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::service::{
     AddressType, Distribution, Endpoint, EndpointPort, EndpointSlice, Service, TargetPort,
@@ -64,8 +65,12 @@ pub fn of<'a>(cluster: &'a Cluster, key: &ObjectKey, service: &Service, limit: u
 #[must_use]
 pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit: usize) -> Slices<'a> {
     let mut predicted = Slices { slices: BTreeMap::new(), predicted: true, assumed: Vec::new() };
-    let Some(selector) = &service.selector else { return predicted };
+    let Some(selector) = &service.selector else {
+        // Whoever writes slices for it is not the controller.
+        return Slices { predicted: false, ..predicted };
+    };
     let mut groups: BTreeMap<(AddressType, Vec<EndpointPort>), Vec<Endpoint>> = BTreeMap::new();
+    let families = families(cluster, service);
     let mut assumed_ready = 0;
     for (name, pod) in &cluster.pods {
         let selected = name.namespace == key.namespace
@@ -76,7 +81,10 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
         }
         assumed_ready += usize::from(pod.ready.is_none());
         let ports = ports(service, pod);
-        for address in addresses(cluster, pod).into_iter().filter(|address| wants(service, *address)) {
+        for address in addresses(cluster, pod)
+            .into_iter()
+            .filter(|address| families.contains(&AddressType::of(*address)))
+        {
             let group = groups.entry((AddressType::of(address), ports.clone())).or_default();
             group.push(endpoint(cluster, service, &name.name, pod, address));
         }
@@ -113,11 +121,6 @@ fn addresses(cluster: &Cluster, pod: &Pod) -> Vec<IpAddr> {
     let Some(node) = node else { return pod.addresses.clone() };
     let first = |ipv4: bool| node.addresses.iter().find(|address| address.is_ipv4() == ipv4).copied();
     [first(true), first(false)].into_iter().flatten().collect()
-}
-
-/// A Service has slices of the families of its cluster IPs, a headless one of all.
-fn wants(service: &Service, address: IpAddr) -> bool {
-    service.cluster_ips.is_empty() || service.cluster_ips.iter().any(|ip| ip.is_ipv4() == address.is_ipv4())
 }
 
 /// A pod's slice ports: a named target port is looked up in each pod, and a pod that lacks it has none.

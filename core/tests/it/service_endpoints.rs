@@ -172,6 +172,55 @@ fn what_no_proxy_handles_is_said() {
     }
 }
 
+/// What the API server fills in: one family, IPv4 where there is a choice, unless the Service says otherwise.
+#[test]
+fn a_service_without_a_cluster_ip_has_the_families_that_it_asks_for() {
+    let pods = pod("a", "n1", "10.0.1.1'}, {ip: 'fd00::1", "");
+    let only_ipv6 = pod("a", "n1", "fd00::1", "");
+    for (spec, pods, expected) in [
+        ("", &pods, &["IPv4"][..]),
+        ("ipFamilyPolicy: SingleStack, ", &pods, &["IPv4"]),
+        ("", &only_ipv6, &["IPv6"]),
+        ("ipFamilies: [IPv6], ", &pods, &["IPv6"]),
+        ("ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack, ", &pods, &["IPv6", "IPv4"]),
+        ("ipFamilyPolicy: PreferDualStack, ", &pods, &["IPv4", "IPv6"]),
+        ("ipFamilyPolicy: PreferDualStack, ", &only_ipv6, &["IPv6"]),
+        ("ipFamilyPolicy: RequireDualStack, ", &only_ipv6, &["IPv6", "IPv4"]),
+        ("clusterIP: 'fd00:96::1', ", &pods, &["IPv6"]),
+        ("clusterIPs: [10.96.0.1, 'fd00:96::1'], ", &pods, &["IPv4", "IPv6"]),
+        ("clusterIP: 10.96.0.1, ipFamilyPolicy: RequireDualStack, ", &pods, &["IPv4", "IPv6"]),
+    ] {
+        let service = service(&format!("{spec}selector: {{app: s}}, ports: [{{port: 80}}]"));
+        let nodes = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\n";
+        let answer = ask(&(nodes.to_owned() + &service + pods), "n1");
+        let found: Vec<&str> = answer.nodes[0].ports.iter().map(|port| port.family).collect();
+        assert_eq!(found, expected, "{spec}");
+    }
+}
+
+/// No controller writes slices for it, so there is nothing to predict and nothing that is sure.
+#[test]
+fn a_service_without_a_selector_or_slices_is_unknown() {
+    let bare = service("clusterIP: 10.96.0.1, ports: [{port: 80}]");
+    let answer = ask(&(NODES.to_owned() + &bare), "n1");
+    assert!(!answer.predicted, "{answer:?}");
+    assert!(
+        matches!(&*answer.not_examined, [what] if what.contains("t/s") && what.contains("no selector")),
+        "{answer:?}"
+    );
+    let of_another = "apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: o-1, namespace: t, labels: {kubernetes.io/service-name: o}}
+addressType: IPv4
+ports: [{name: '', port: 80}]
+endpoints: [{addresses: [10.0.0.1]}]
+";
+    let answer = ask(&(NODES.to_owned() + &bare + of_another), "n1");
+    assert!(answer.not_examined.is_empty() && !answer.predicted, "slices were given: {answer:?}");
+    assert_eq!(answer.nodes[0].ports[0].routes[0].outcome, "refused");
+    assert!(answer.assumed.iter().any(|what| what.contains("nobody has written one")), "{answer:?}");
+}
+
 #[test]
 fn thirteen_endpoints_under_a_limit_of_five() {
     let pods: String = (0..13).map(|n| pod(&format!("p{n:02}"), "n1", &format!("10.0.1.{n}"), "")).collect();
@@ -198,6 +247,8 @@ fn values_that_the_api_refuses_are_errors_with_their_place() {
         ),
         ("trafficDistribution: Near", "spec.trafficDistribution"),
         ("externalIPs: [here]", "spec.externalIPs[0]"),
+        ("ipFamilies: [IPv5]", "spec.ipFamilies[0]"),
+        ("ipFamilyPolicy: Both", "spec.ipFamilyPolicy"),
         ("loadBalancerSourceRanges: [10.0.0.0/33]", "spec.loadBalancerSourceRanges[0]"),
         ("ports: [{port: 80, nodePort: 70000}]", "spec.ports[0].nodePort"),
     ] {

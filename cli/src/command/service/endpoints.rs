@@ -48,8 +48,9 @@ pub(crate) fn run(args: &Endpoints, globals: &Globals, terminal: &Terminal) -> R
         all: &answer,
         packing,
     };
-    let incomplete = !input.not_examined.is_empty();
-    terminal.answer(&Envelope::new("ServiceEndpoints", &shown, input.not_examined), |terminal| {
+    let not_examined = [input.not_examined, answer.not_examined.clone()].concat();
+    let incomplete = !not_examined.is_empty();
+    terminal.answer(&Envelope::new("ServiceEndpoints", &shown, not_examined), |terminal| {
         let mut text = render(&answer, args.node.is_some(), terminal.format == Format::Wide);
         if let Some(packing) = &shown.packing {
             text += &render_packing(packing);

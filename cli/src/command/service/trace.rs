@@ -8,7 +8,7 @@ use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::service::expected::{ExpectedPort, expected};
 use netlab_core::service::trace::{Rules, Status, trace};
-use netlab_core::service::{iptables, nftables};
+use netlab_core::service::{iptables, nftables, unknown_slices};
 
 use super::named;
 use crate::args::globals::Globals;
@@ -33,9 +33,14 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let (rules, source) = rules(args)?;
     let (node, ports) = ports(cluster, &key, port, &rules, args.node.as_deref())?;
     let trace = trace(&rules, &ports, &node);
-    let incomplete = !input.not_examined.is_empty();
-    terminal.answer(&Envelope::new("ServiceTrace", &trace, input.not_examined), |terminal| {
-        render(&trace, &source, terminal.charset)
+    let mut not_examined = input.not_examined;
+    let unknown = cluster.services.get(&key).and_then(|service| unknown_slices(cluster, &key, service));
+    not_examined.extend(unknown);
+    let incomplete = !not_examined.is_empty();
+    terminal.answer(&Envelope::new("ServiceTrace", &trace, not_examined.clone()), |terminal| {
+        not_examined.iter().fold(render(&trace, &source, terminal.charset), |text, what| {
+            text + &format!("not examined: {what}\n")
+        })
     })?;
     let broken = trace.ports.iter().any(|port| port.status == Status::Broken);
     Ok(match (incomplete, broken) {

@@ -13,8 +13,8 @@ use crate::input::wire::network_policy::IntOrString;
 use crate::input::wire::service as wire;
 use crate::model::cluster::ObjectKey;
 use crate::model::service::{
-    AddressType, Distribution, Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType,
-    TargetPort,
+    AddressType, Distribution, Endpoint, EndpointPort, EndpointSlice, IpFamilyPolicy, Service, ServicePort,
+    ServiceType, TargetPort,
 };
 
 /// The label that ties a slice to its Service.
@@ -133,6 +133,8 @@ fn service(wire: &wire::Service) -> Result<Service, Bad> {
     let label = |key: &str| metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
     Ok(Service {
         cluster_ips,
+        ip_families: ip_families(spec)?,
+        ip_family_policy: ip_family_policy(spec.ip_family_policy.as_deref())?,
         headless,
         service_type,
         external_name: spec.external_name.clone(),
@@ -166,6 +168,31 @@ fn service_type(written: Option<&str>) -> Result<ServiceType, Bad> {
         Some("LoadBalancer") => ServiceType::LoadBalancer,
         Some("ExternalName") => ServiceType::ExternalName,
         Some(written) => return Err(bad(format!("`{written}` is no type of a Service"), "spec.type")),
+    })
+}
+
+fn ip_families(spec: &wire::ServiceSpec) -> Result<Vec<AddressType>, Bad> {
+    let written = spec.ip_families.iter().flatten().enumerate();
+    let parsed = written.map(|(index, family)| match family.as_str() {
+        "IPv4" => Ok(AddressType::Ipv4),
+        "IPv6" => Ok(AddressType::Ipv6),
+        _ => Err(bad(
+            format!("`{family}` is no family of addresses: IPv4 or IPv6"),
+            format!("spec.ipFamilies[{index}]"),
+        )),
+    });
+    parsed.collect()
+}
+
+fn ip_family_policy(written: Option<&str>) -> Result<IpFamilyPolicy, Bad> {
+    Ok(match written {
+        None | Some("" | "SingleStack") => IpFamilyPolicy::SingleStack,
+        Some("PreferDualStack") => IpFamilyPolicy::PreferDualStack,
+        Some("RequireDualStack") => IpFamilyPolicy::RequireDualStack,
+        Some(written) => {
+            let what = format!("`{written}` is no policy: SingleStack, PreferDualStack or RequireDualStack");
+            return Err(bad(what, "spec.ipFamilyPolicy"));
+        }
     })
 }
 

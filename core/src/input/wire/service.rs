@@ -67,6 +67,10 @@ pub struct ServiceSpec {
     /// `clusterIPs`.
     #[serde(rename = "clusterIPs")]
     pub cluster_ips: Option<Vec<String>>,
+    /// `ipFamilies`: IPv4, IPv6 or both, in order; chosen by the API server when absent.
+    pub ip_families: Option<Vec<String>>,
+    /// `ipFamilyPolicy`: `SingleStack` when absent.
+    pub ip_family_policy: Option<String>,
     /// `selector`: absent means that endpoints are made by hand.
     pub selector: Option<BTreeMap<String, String>>,
     /// `ports`.
