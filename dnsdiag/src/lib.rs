@@ -4,3 +4,6 @@
 //! should resolve to. The diagnosis compares them with evidence, which is recorded first and judged afterwards: the
 //! same bundle gives the same verdict anywhere. Policy is asked of `netlab_core::policy`, the proxy's rules of
 //! `netlab_core::service`; nothing of them is modelled again here.
+
+pub mod resolv_conf;
+pub mod version;

@@ -1,0 +1,3 @@
+//! Integration tests of `netlab-dnsdiag`, one binary.
+
+mod resolv_conf;
