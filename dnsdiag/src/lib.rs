@@ -5,5 +5,6 @@
 //! same bundle gives the same verdict anywhere. Policy is asked of `netlab_core::policy`, the proxy's rules of
 //! `netlab_core::service`; nothing of them is modelled again here.
 
+pub mod probe;
 pub mod resolv_conf;
 pub mod version;
