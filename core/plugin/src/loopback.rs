@@ -1,15 +1,17 @@
-//! Any backend, spoken to through the JSON of the contract.
+//! Any backend and any check, spoken to through the JSON of the contract.
 //!
 //! Invariant: every argument and every answer crosses as text and back; nothing is passed by reference.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check::{Check, CheckInfo, CheckOutcome, Target};
 use crate::contract::{
     Applied, Backend, BackendError, Blame, Capabilities, Change, Leftover, Observation, PAYLOAD_VERSION,
 };
+use crate::evidence::Evidence;
 
-/// A backend behind its own JSON.
+/// A backend or a check behind its own JSON.
 #[derive(Debug)]
 pub struct Loopback<B> {
     inner: B,
@@ -22,13 +24,13 @@ struct Payload<T> {
     body: T,
 }
 
-impl<B: Backend> Loopback<B> {
-    /// Puts a backend behind JSON.
+impl<B> Loopback<B> {
+    /// Puts a backend or a check behind JSON.
     pub const fn new(inner: B) -> Self {
         Self { inner }
     }
 
-    /// The backend itself.
+    /// The backend or check itself.
     pub fn into_inner(self) -> B {
         self.inner
     }
@@ -79,5 +81,20 @@ impl<B: Backend> Backend for Loopback<B> {
     fn teardown(&mut self) -> Vec<Leftover> {
         let leftovers = self.inner.teardown();
         cross(leftovers.clone()).unwrap_or(leftovers)
+    }
+}
+
+impl<C: Check> Check for Loopback<C> {
+    fn describe(&self) -> CheckInfo {
+        let broken = |error: &BackendError| CheckInfo { summary: error.to_string(), ..CheckInfo::default() };
+        cross(self.inner.describe()).unwrap_or_else(|error| broken(&error))
+    }
+
+    fn run(&self, target: &Target, evidence: &Evidence) -> CheckOutcome {
+        let call = || -> Result<CheckOutcome, BackendError> {
+            let (target, evidence) = cross((target.clone(), evidence.clone()))?;
+            cross(self.inner.run(&target, &evidence))
+        };
+        call().unwrap_or_else(|error| CheckOutcome::not_examined(error.to_string()))
     }
 }
