@@ -4,7 +4,17 @@
 //! should resolve to. The diagnosis compares them with evidence, which is recorded first and judged afterwards: the
 //! same bundle gives the same verdict anywhere. Policy is asked of `netlab_core::policy`, the proxy's rules of
 //! `netlab_core::service`; nothing of them is modelled again here.
+//!
+//! The way of a diagnosis: [`bundle`] reads evidence, [`view`] is what the models make of it, [`check`] tells it step by
+//! step, [`rules`] has one file for each way to fail, and [`mod@diagnosis`] concludes.
 
+pub mod bundle;
+pub mod check;
+pub mod diagnosis;
 pub mod probe;
 pub mod resolv_conf;
+pub mod rules;
 pub mod version;
+pub mod view;
+
+pub use diagnosis::{Diagnosis, diagnose};

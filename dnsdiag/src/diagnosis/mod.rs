@@ -1,0 +1,221 @@
+//! The conclusion: the ordered rules over what the checks and models see.
+//!
+//! Invariant: one verdict. It is a rule's, or "healthy" when everything that could show a failure was examined and shows none, or
+//! "undetermined" with what is missing. Pure: the same evidence gives the same words.
+
+use std::collections::BTreeSet;
+
+use netlab_plugin::check::{CheckOutcome, CheckStatus, Target};
+use netlab_plugin::evidence::Evidence;
+use serde::Serialize;
+
+use crate::bundle::layout;
+use crate::check::{Registry, STEPS};
+use crate::rules::{Class, Confidence, Hit, RULES, Rule};
+use crate::view::View;
+
+mod healthy;
+
+/// What was concluded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Diagnosis {
+    /// `namespace/pod`.
+    pub subject: String,
+    /// The names that were asked about.
+    pub names: Vec<String>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, one sentence each.
+    pub because: Vec<String>,
+    /// The steps, in order.
+    pub steps: Vec<StepOutcome>,
+    /// Other causes that are there too.
+    pub contributing: Vec<Cause>,
+    /// What to do, one line each.
+    pub fixes: Vec<String>,
+    /// Commands that verify the verdict or the fix.
+    pub verify: Vec<String>,
+    /// Modes that were not judged, and for want of what.
+    pub not_judged: Vec<NotJudged>,
+    /// What was not examined, one line each; the envelope carries it in JSON.
+    #[serde(skip)]
+    pub not_examined: Vec<String>,
+}
+
+/// The verdict.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// Its kind.
+    pub class: Class,
+    /// `POLICY-EGRESS-DENY`; null when healthy or undetermined.
+    pub id: Option<&'static str>,
+    /// `F01`; null when healthy or undetermined.
+    pub mode: Option<&'static str>,
+    /// How sure.
+    pub confidence: Confidence,
+    /// In a line.
+    pub summary: String,
+    /// Ids of facts that speak for it.
+    pub evidence: Vec<String>,
+    /// Ids of facts that speak against it.
+    pub against: Vec<String>,
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepOutcome {
+    /// `S6`.
+    pub id: String,
+    /// `policy`.
+    pub name: String,
+    /// What it came to.
+    pub status: CheckStatus,
+    /// What it saw.
+    pub line: String,
+    /// Ids of facts behind it.
+    pub evidence: Vec<String>,
+}
+
+/// Another cause.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    /// `F09`, or the id of a check from elsewhere.
+    pub mode: String,
+    /// `PROXY-TCP-MISSING`.
+    pub id: String,
+    /// How sure.
+    pub confidence: Confidence,
+    /// In a line.
+    pub summary: String,
+    /// Ids of facts that speak for it.
+    pub evidence: Vec<String>,
+}
+
+/// A mode that was not judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotJudged {
+    /// `F30`.
+    pub mode: &'static str,
+    /// The files that were not recorded.
+    pub needs: Vec<&'static str>,
+}
+
+/// Every rule that fires, in order: what the confusion matrix prints.
+#[must_use]
+pub fn hits(view: &View<'_>) -> (Vec<(&'static Rule, Hit)>, Vec<NotJudged>) {
+    let mut hits = Vec::new();
+    let mut not_judged = Vec::new();
+    for rule in RULES {
+        let needs = view.missing(rule.needs);
+        if !needs.is_empty() {
+            not_judged.push(NotJudged { mode: rule.mode, needs });
+        } else if let Some(hit) = (rule.test)(view) {
+            hits.push((rule, hit));
+        }
+    }
+    // What is not a failure by itself never outranks one.
+    hits.sort_by_key(|(rule, _)| rule.latent);
+    (hits, not_judged)
+}
+
+/// Concludes.
+#[must_use]
+pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diagnosis {
+    let view = View::new(target, evidence);
+    let mut outcomes: Vec<(String, String, CheckOutcome)> = STEPS
+        .iter()
+        .filter_map(|step| Some((step.id.to_owned(), step.name.to_owned(), (step.examine)(&view)?)))
+        .collect();
+    let mut foreign = Vec::new();
+    for check in checks.others() {
+        let info = check.describe();
+        let outcome = check.run(target, evidence);
+        if outcome.status == CheckStatus::Fault {
+            foreign.push(Cause {
+                mode: info.id.clone(),
+                id: info.name.clone(),
+                confidence: Confidence::Medium,
+                summary: outcome.line.clone(),
+                evidence: outcome.evidence.clone(),
+            });
+        }
+        outcomes.push((info.id, info.name, outcome));
+    }
+    let (hits, not_judged) = hits(&view);
+    let mut hits = hits.into_iter();
+    let (verdict, because, fixes, verify) = match hits.next() {
+        Some((rule, hit)) => (
+            Verdict {
+                class: rule.class,
+                id: Some(rule.id),
+                mode: Some(rule.mode),
+                confidence: hit.confidence,
+                summary: hit.summary,
+                evidence: hit.evidence,
+                against: hit.against,
+            },
+            hit.because,
+            hit.fixes,
+            hit.verify,
+        ),
+        None => healthy::conclude(&view, &outcomes, &foreign),
+    };
+    let contributing = hits
+        .map(|(rule, hit)| Cause {
+            mode: rule.mode.to_owned(),
+            id: rule.id.to_owned(),
+            confidence: hit.confidence,
+            summary: hit.summary,
+            evidence: hit.evidence,
+        })
+        .chain(foreign)
+        .collect();
+    let not_examined = not_examined(&view, &outcomes);
+    let steps = outcomes
+        .into_iter()
+        .map(|(id, name, outcome)| StepOutcome {
+            id,
+            name,
+            status: outcome.status,
+            line: outcome.line,
+            evidence: outcome.evidence,
+        })
+        .collect();
+    Diagnosis {
+        subject: target.to_string(),
+        names: target.names.clone(),
+        verdict,
+        because,
+        steps,
+        contributing,
+        fixes,
+        verify,
+        not_judged,
+        not_examined,
+    }
+}
+
+/// Everything that was not looked at, in words.
+fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for (_, name, outcome) in outcomes {
+        all.extend(outcome.not_examined.iter().map(|what| format!("{name}: {what}")));
+    }
+    for (file, why) in &view.unreadable {
+        all.insert(format!("{file}: counts as not recorded: {why}"));
+    }
+    let proxy = layout::PROXY_DUMPS.iter().any(|dump| view.knows(dump));
+    for file in layout::FILES {
+        let other_dump = proxy && layout::PROXY_DUMPS.contains(&file.path);
+        let evidence = !matches!(file.format, layout::Format::Manifest | layout::Format::Expected);
+        if evidence && !other_dump && !view.knows(file.path) {
+            all.insert(format!("{}: not recorded", file.path));
+        }
+    }
+    all.into_iter().collect()
+}

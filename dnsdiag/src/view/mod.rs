@@ -1,0 +1,97 @@
+//! What the models make of the evidence: the one thing that checks and rules look at.
+//!
+//! Invariant: pure, and it never fills a gap. A question about something that was not recorded is answered `None`, `Unknown` or
+//! `NotAsked`, and what could not be read counts as not recorded.
+
+mod asked;
+mod dns;
+mod policy;
+mod subject;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netlab_core::diagnostic::Severity;
+use netlab_core::input::{self, Budget, Document, Loaded};
+use netlab_plugin::check::Target;
+use netlab_plugin::evidence::Evidence;
+
+use crate::bundle::layout::{self, Format};
+
+pub use asked::{Ask, Reach, Seen, is_below, seen};
+pub use dns::{DnsEndpoint, DnsService};
+pub use policy::{POLICY_FACTS, PolicyAnswer, PolicyVerdict};
+pub use subject::Subject;
+
+/// The evidence, understood.
+#[derive(Debug)]
+pub struct View<'e> {
+    /// Whose DNS, and which names.
+    pub target: &'e Target,
+    /// The facts.
+    pub evidence: &'e Evidence,
+    /// The cluster's objects.
+    pub loaded: Loaded,
+    /// Why a file counts as not recorded although it is there; by file.
+    pub unreadable: BTreeMap<String, String>,
+}
+
+impl<'e> View<'e> {
+    /// Understands the evidence.
+    #[must_use]
+    pub fn new(target: &'e Target, evidence: &'e Evidence) -> Self {
+        let objects = layout::FILES.iter().filter(|file| file.format == Format::Objects);
+        let documents = objects.filter_map(|file| {
+            let text = evidence.text(file.path)?;
+            Some(Document { name: file.path.into(), text: text.into() })
+        });
+        let loaded = input::load(documents, &Budget::default());
+        let mut unreadable = BTreeMap::new();
+        for problem in loaded.diagnostics.iter().filter(|problem| problem.severity == Severity::Error) {
+            let Some(file) = &problem.file else { continue };
+            let line =
+                problem.position.map_or(String::new(), |place| format!(":{}:{}", place.line, place.column));
+            unreadable
+                .entry(file.to_string())
+                .or_insert_with(|| format!("{file}{line}: {} ({})", problem.message, problem.code));
+        }
+        Self { target, evidence, loaded, unreadable }
+    }
+
+    /// True when the file was recorded (or looked for and not there) and could be read.
+    #[must_use]
+    pub fn knows(&self, file: &str) -> bool {
+        if file == layout::PROBES {
+            return self.evidence.probes().next().is_some();
+        }
+        self.evidence.examined(file) && !self.unreadable.contains_key(file)
+    }
+
+    /// The files among these that were not recorded.
+    #[must_use]
+    pub fn missing(&self, files: &[&'static str]) -> Vec<&'static str> {
+        files.iter().copied().filter(|file| !self.knows(file)).collect()
+    }
+
+    /// The text of a file that could be read.
+    #[must_use]
+    pub fn text(&self, file: &str) -> Option<&'e str> {
+        if self.unreadable.contains_key(file) { None } else { self.evidence.text(file) }
+    }
+
+    /// The cluster's domain: from the kubelet's configuration, else from the search list; `None` when neither tells.
+    #[must_use]
+    pub fn domain(&self) -> Option<String> {
+        let search = self.text(layout::POD_RESOLV_CONF)?.lines().rev().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            (words.next() == Some("search")).then(|| words.map(str::to_owned).collect::<Vec<_>>())
+        })?;
+        search.iter().find_map(|suffix| Some(suffix.strip_prefix("svc.")?.trim_end_matches('.').to_owned()))
+    }
+}
+
+/// Ids without repeats, sorted.
+#[must_use]
+pub fn ids<I: IntoIterator<Item = S>, S: Into<String>>(all: I) -> Vec<String> {
+    let set: BTreeSet<String> = all.into_iter().map(Into::into).collect();
+    set.into_iter().collect()
+}

@@ -1,0 +1,292 @@
+//! Every bundle of `tests/bundles` gets its verdict, no rule of another mode takes it, and nothing that is taken away
+//! makes it healthy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use netlab_core::model::service::AddressType;
+use netlab_core::service::expected::expected as expected_rules;
+use netlab_core::service::iptables::{ProxyOptions, emit};
+use netlab_dnsdiag::bundle::{self, Bundle, layout};
+use netlab_dnsdiag::check::{Registry, STEPS};
+use netlab_dnsdiag::diagnosis::{Diagnosis, diagnose, hits};
+use netlab_dnsdiag::rules::{Class, RULES};
+use netlab_dnsdiag::view::View;
+use netlab_plugin::check::{Check, CheckStatus};
+use netlab_plugin::evidence::Fact;
+use netlab_plugin::loopback::Loopback;
+
+#[derive(serde::Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    class: Class,
+    id: Option<String>,
+    mode: Option<String>,
+    /// Words that the first line has.
+    #[serde(default)]
+    says: Vec<String>,
+    /// Modes that contribute.
+    #[serde(default)]
+    contributing: Vec<String>,
+    /// True when `node/iptables-save` is what kube-proxy writes for the bundle's Services: such files are blessed.
+    #[serde(default)]
+    proxy_in_sync: bool,
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/bundles")
+}
+
+/// `F01`, `F09-service`, `base`, `healthy-musl`, …
+fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).expect("the bundles are there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn read(name: &str) -> (Bundle, Expected) {
+    let directory = folder().join(name);
+    let bundle = bundle::read(&directory).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(bundle.ignored.is_empty(), "{name}: not part of a bundle: {:?}", bundle.ignored);
+    let text = std::fs::read_to_string(directory.join(layout::EXPECTED)).expect("expected.json");
+    let expected =
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: expected.json: {error}"));
+    (bundle, expected)
+}
+
+fn verdict(bundle: &Bundle) -> Diagnosis {
+    diagnose(&bundle.target, &bundle.evidence, &Registry::default())
+}
+
+/// `F09-service` is about F09.
+fn mode_of(name: &str) -> Option<&str> {
+    let mode = name.split('-').next()?;
+    (mode.len() == 3 && mode.starts_with('F')).then_some(mode)
+}
+
+#[test]
+fn every_bundle_gets_its_verdict() {
+    let mut wrong = String::new();
+    for name in names() {
+        let (bundle, expected) = read(&name);
+        let found = verdict(&bundle);
+        let mode = expected.mode.as_deref();
+        assert_eq!(mode_of(&name), mode, "{name}: the folder is named after the mode");
+        let got = (found.verdict.class, found.verdict.id, found.verdict.mode);
+        if got != (expected.class, expected.id.as_deref(), mode) {
+            let _ = writeln!(wrong, "{name}: {got:?}, {}\n    {:?}", found.verdict.summary, found.because);
+        }
+        for words in &expected.says {
+            if !found.verdict.summary.contains(words) && !found.because.iter().any(|why| why.contains(words))
+            {
+                let _ = writeln!(
+                    wrong,
+                    "{name}: does not say `{words}`: {} {:?}",
+                    found.verdict.summary, found.because
+                );
+            }
+        }
+        for mode in &expected.contributing {
+            if !found.contributing.iter().any(|cause| cause.mode == *mode) {
+                let _ = writeln!(wrong, "{name}: {mode} does not contribute: {:?}", found.contributing);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+#[expect(clippy::print_stdout, reason = "the matrix is there to be read: `-- --nocapture`")]
+fn the_confusion_matrix_is_diagonal() {
+    let mut matrix = String::new();
+    let mut off_diagonal = Vec::new();
+    let mut unused: BTreeSet<&str> = RULES.iter().map(|rule| rule.mode).collect();
+    for name in names() {
+        let (bundle, _) = read(&name);
+        let view = View::new(&bundle.target, &bundle.evidence);
+        let (hits, _) = hits(&view);
+        let _ = write!(matrix, "{name:<24}");
+        let modes: Vec<&str> = hits.iter().map(|(rule, _)| rule.mode).collect();
+        for rule in RULES {
+            let mark = match modes.iter().position(|mode| *mode == rule.mode) {
+                Some(0) => '#',
+                Some(_) => '+',
+                None => '.',
+            };
+            matrix.push(mark);
+        }
+        let others: Vec<&str> = modes.iter().copied().skip(1).collect();
+        let _ = writeln!(matrix, " {} {}", modes.first().unwrap_or(&"-"), others.join(" "));
+        if modes.first().copied() != mode_of(&name) {
+            off_diagonal.push((name.clone(), modes.first().copied()));
+        }
+        if let Some(mode) = modes.first() {
+            unused.remove(mode);
+        }
+    }
+    println!(
+        "# fires first, + fires after it; one column a rule, in the order in which they are asked\n{matrix}"
+    );
+    assert!(off_diagonal.is_empty(), "off the diagonal: {off_diagonal:?}\n{matrix}");
+    assert!(unused.is_empty(), "no bundle has {unused:?}");
+}
+
+/// Takes one file away at a time: the verdict stays, or is undetermined; it never becomes healthy or another.
+#[test]
+fn a_file_less_never_makes_it_healthy_or_another() {
+    let mut wrong = String::new();
+    for name in names() {
+        let (bundle, expected) = read(&name);
+        let files: BTreeSet<String> = bundle
+            .evidence
+            .facts
+            .keys()
+            .map(|id| id.split('#').next().unwrap_or_default().to_owned())
+            .collect();
+        for file in files {
+            let mut less = bundle.clone();
+            less.evidence.facts.retain(|id, _| id.split('#').next() != Some(&*file));
+            let found = verdict(&less);
+            let healthy = expected.class == Class::Healthy;
+            let right = match found.verdict.class {
+                Class::Undetermined => !found.because.is_empty() || !found.not_examined.is_empty(),
+                Class::Healthy => healthy && !layout::file(&file).is_some_and(|file| file.vital),
+                _ => found.verdict.mode == expected.mode.as_deref(),
+            };
+            // Without what was reported, what remains may be no failure.
+            let symptomless = file == layout::SYMPTOM && found.verdict.class == Class::Healthy && !healthy;
+            if !right || symptomless {
+                let _ = writeln!(
+                    wrong,
+                    "{name} without {file}: {:?} {}",
+                    found.verdict.mode, found.verdict.summary
+                );
+            }
+            let silent = !found.not_examined.iter().any(|what| what.contains(&*file));
+            let another = layout::PROXY_DUMPS.contains(&&*file);
+            if silent && !another {
+                let _ = writeln!(wrong, "{name} without {file}: nothing says that it was not examined");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn checks_survive_their_json() {
+    for name in names() {
+        let (bundle, _) = read(&name);
+        for step in STEPS {
+            let direct = step.run(&bundle.target, &bundle.evidence);
+            let through = Loopback::new(*step).run(&bundle.target, &bundle.evidence);
+            assert_eq!(direct, through, "{name}: {} through JSON", step.id);
+            assert!(
+                direct.status != CheckStatus::NotExamined || !direct.not_examined.is_empty(),
+                "{name}: {}",
+                step.id
+            );
+            for id in &direct.evidence {
+                let of_file = bundle
+                    .evidence
+                    .facts
+                    .keys()
+                    .any(|fact| fact == id || fact.starts_with(&format!("{id}#")));
+                assert!(of_file, "{name}: {} cites `{id}`, which is no fact", step.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn verdicts_cite_facts_that_are_there() {
+    for name in names() {
+        let (bundle, _) = read(&name);
+        let found = verdict(&bundle);
+        assert!(!found.verdict.evidence.is_empty(), "{name}: cites nothing");
+        for id in found.verdict.evidence.iter().chain(&found.verdict.against) {
+            assert!(bundle.evidence.facts.contains_key(id), "{name}: cites `{id}`, which is no fact");
+        }
+        let fault = found.verdict.mode.is_some();
+        assert!(!fault || !found.fixes.is_empty(), "{name}: no fix");
+        assert!(!fault || !found.verify.is_empty(), "{name}: nothing verifies it");
+        assert!(
+            found.verdict.summary.chars().count() <= 64,
+            "{name}: a long line: {}",
+            found.verdict.summary
+        );
+    }
+}
+
+#[test]
+fn a_bundle_is_written_as_it_was_read() {
+    for name in names() {
+        let (bundle, _) = read(&name);
+        let files = bundle::files(&bundle);
+        let again = bundle::parse(&files).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(bundle, again, "{name}");
+    }
+}
+
+#[test]
+fn modes_and_ids_are_unique() {
+    let mut by_mode = BTreeMap::new();
+    for rule in RULES {
+        let former = by_mode.insert(rule.mode, rule.id);
+        assert!(former.is_none(), "{} is there twice", rule.mode);
+        assert!(!rule.needs.is_empty(), "{} needs nothing", rule.mode);
+        for file in rule.needs {
+            assert!(layout::file(file).is_some(), "{} needs `{file}`", rule.mode);
+        }
+    }
+}
+
+/// Text facts are what the rules read; a fact of another kind under such a name would never be looked at.
+#[test]
+fn facts_have_the_kind_of_their_file() {
+    for name in names() {
+        let (bundle, _) = read(&name);
+        for (id, fact) in &bundle.evidence.facts {
+            let format = layout::file(id.split('#').next().unwrap_or_default()).map(|file| file.format);
+            let right = match fact {
+                Fact::Absent => true,
+                Fact::Text { .. } => matches!(format, Some(layout::Format::Text | layout::Format::Objects)),
+                Fact::Probe(_) => format == Some(layout::Format::Probes),
+                Fact::Symptom(_) => format == Some(layout::Format::Symptom),
+                Fact::Counters(_) => format == Some(layout::Format::Counters),
+            };
+            assert!(right, "{name}: {id}");
+        }
+    }
+}
+
+/// So that the rules in bundles are real ones: where the proxy is in order, they are what it would write.
+#[test]
+fn proxy_rules_are_what_a_proxy_writes() {
+    let mut stale = Vec::new();
+    for name in names() {
+        let (bundle, expected) = read(&name);
+        if !expected.proxy_in_sync {
+            continue;
+        }
+        let view = View::new(&bundle.target, &bundle.evidence);
+        let node = view.subject().and_then(|subject| subject.node()).expect("the pod has a node");
+        let ports = expected_rules(&view.loaded.cluster, node, AddressType::Ipv4);
+        let rules = emit(&ports, &ProxyOptions::default());
+        let path = folder().join(&name).join(layout::NODE_IPTABLES);
+        if std::fs::read_to_string(&path).ok().as_deref() != Some(&*rules) {
+            if std::env::var_os("NETLAB_BLESS").is_some() {
+                std::fs::create_dir_all(path.parent().expect("a folder")).expect("make the folder");
+                std::fs::write(&path, rules).expect("write the rules");
+            } else {
+                stale.push(name);
+            }
+        }
+    }
+    assert!(
+        stale.is_empty(),
+        "node/iptables-save is not what kube-proxy writes; NETLAB_BLESS=1 writes it: {stale:?}"
+    );
+}
