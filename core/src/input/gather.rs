@@ -222,7 +222,7 @@ fn source(file: &Arc<str>, node: &Node<'_>, whole: bool) -> Source {
 
 /// Fields of cluster objects that something can be wrong with. A dump of 10,000 pods has a million others.
 fn is_read(path: &str) -> bool {
-    const FIELDS: [&str; 38] = [
+    const FIELDS: [&str; 51] = [
         "address",
         "addressType",
         "addresses",
@@ -232,17 +232,26 @@ fn is_read(path: &str) -> bool {
         "conditions",
         "containerPort",
         "containers",
+        "dnsConfig",
+        "dnsPolicy",
         "endpoints",
+        "externalName",
         "generateName",
+        "hostAliases",
         "hostNetwork",
+        "hostname",
+        "hostnames",
+        "internalTrafficPolicy",
         "ip",
         "jobTemplate",
         "kind",
         "labels",
         "metadata",
         "name",
+        "nameservers",
         "namespace",
         "nodeName",
+        "options",
         "ownerReferences",
         "phase",
         "podCIDR",
@@ -254,13 +263,17 @@ fn is_read(path: &str) -> bool {
         "protocol",
         "ready",
         "replicas",
+        "searches",
         "selector",
         "serving",
+        "sessionAffinity",
         "spec",
         "status",
+        "subdomain",
         "targetPort",
         "template",
         "type",
+        "value",
     ];
     if path.ends_with(']') {
         return true;

@@ -12,6 +12,7 @@ mod kinds;
 mod network;
 pub(crate) mod node;
 pub mod objects;
+pub mod typed;
 mod validate;
 pub mod what_if;
 pub mod wire;

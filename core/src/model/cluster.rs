@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::pod_dns::PodDns;
 use super::port::Protocol;
 use super::service::{EndpointSlice, Service};
 use super::source::Source;
@@ -85,6 +86,8 @@ pub struct Pod {
     pub terminating: bool,
     /// `spec.containers[].ports`, in order.
     pub ports: Vec<ContainerPort>,
+    /// How it resolves names and what it is called; `None` when the spec says nothing of that.
+    pub dns: Option<Box<PodDns>>,
     /// The top-most workload that stamped it.
     pub owner: Option<WorkloadRef>,
     /// The controller that its `ownerReferences` name: a Deployment's ReplicaSet, a CronJob's Job.

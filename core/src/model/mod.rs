@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod cluster;
+pub mod pod_dns;
 pub mod policy;
 pub mod port;
 pub mod selector;

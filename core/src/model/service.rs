@@ -191,6 +191,8 @@ pub struct Endpoint {
     pub serving: bool,
     /// `conditions.terminating`.
     pub terminating: bool,
+    /// `hostname`: a name of its own below the Service's.
+    pub hostname: Option<String>,
     /// `nodeName`.
     pub node: Option<String>,
     /// `zone`.

@@ -86,7 +86,8 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
             .filter(|address| families.contains(&AddressType::of(*address)))
         {
             let group = groups.entry((AddressType::of(address), ports.clone())).or_default();
-            group.push(endpoint(cluster, service, &name.name, pod, address));
+            let hostname = hostname(key, name, pod);
+            group.push(Endpoint { hostname, ..endpoint(cluster, service, &name.name, pod, address) });
         }
     }
     if assumed_ready > 0 {
@@ -143,6 +144,14 @@ fn ports(service: &Service, pod: &Pod) -> Vec<EndpointPort> {
     found.into_iter().collect()
 }
 
+/// The name that an endpoint has below the Service that its pod's `subdomain` names (`endpoints/util.go`
+/// `ShouldSetHostname`).
+fn hostname(service: &ObjectKey, key: &ObjectKey, pod: &Pod) -> Option<String> {
+    let dns = pod.dns.as_ref()?;
+    let is_its = dns.subdomain.as_deref() == Some(&*service.name) && key.namespace == service.namespace;
+    dns.hostname.clone().filter(|_| is_its)
+}
+
 fn endpoint(cluster: &Cluster, service: &Service, name: &str, pod: &Pod, address: IpAddr) -> Endpoint {
     let serving = pod.ready.unwrap_or(true);
     let ready = service.publish_not_ready || (serving && !pod.terminating);
@@ -161,6 +170,7 @@ fn endpoint(cluster: &Cluster, service: &Service, name: &str, pod: &Pod, address
         ready,
         serving,
         terminating: pod.terminating,
+        hostname: None,
         node: pod.node.clone(),
         zone: zone.cloned(),
         zone_hints: zone_hint.into_iter().cloned().collect(),

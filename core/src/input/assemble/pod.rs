@@ -9,6 +9,7 @@ use crate::input::objects::Sourced;
 use crate::input::wire::core_v1 as wire;
 use crate::input::wire::meta::{ObjectMeta, OwnerReference};
 use crate::model::cluster::{ContainerPort, ObjectKey, Pod, WorkloadRef};
+use crate::model::pod_dns::{DnsConfig, PodDns};
 use crate::model::port::Protocol;
 use crate::model::source::Source;
 
@@ -193,10 +194,34 @@ fn model(object: &wire::Pod, source: Source) -> (Pod, Vec<BadPort>) {
         node: spec.and_then(|spec| spec.node_name.clone()).filter(|name| !name.is_empty()),
         host_network: spec.and_then(|spec| spec.host_network).unwrap_or(false),
         ports,
+        dns: spec.and_then(dns).map(Box::new),
         source,
         ..Pod::default()
     };
     (pod, bad)
+}
+
+fn dns(spec: &wire::PodSpec) -> Option<PodDns> {
+    let written = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let config = spec.dns_config.as_ref().map(|config| DnsConfig {
+        nameservers: config.nameservers.clone().unwrap_or_default(),
+        searches: config.searches.clone().unwrap_or_default(),
+        options: config
+            .options
+            .iter()
+            .flatten()
+            .map(|option| (option.name.clone(), option.value.clone()))
+            .collect(),
+    });
+    let alias = |alias: &wire::HostAlias| (alias.ip.clone(), alias.hostnames.clone().unwrap_or_default());
+    let dns = PodDns {
+        policy: written(&spec.dns_policy),
+        config,
+        host_aliases: spec.host_aliases.iter().flatten().map(alias).collect(),
+        hostname: written(&spec.hostname),
+        subdomain: written(&spec.subdomain),
+    };
+    (dns != PodDns::default()).then_some(dns)
 }
 
 /// TCP when absent.

@@ -316,6 +316,7 @@ fn endpoint_slice(wire: &wire::EndpointSlice) -> Result<EndpointSlice, Bad> {
             ready,
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
+            hostname: endpoint.hostname.clone().filter(|name| !name.is_empty()),
             node: endpoint.node_name.clone(),
             zone: endpoint.zone.clone().filter(|zone| !zone.is_empty()),
             zone_hints: hints(endpoint, |hints| &hints.for_zones),

@@ -38,8 +38,69 @@ pub struct PodSpec {
     pub node_name: Option<String>,
     /// `hostNetwork`.
     pub host_network: Option<bool>,
+    /// `hostname`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// `subdomain`: with `hostname`, a name below the Service of that name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subdomain: Option<String>,
+    /// `dnsPolicy`: `ClusterFirst` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_policy: Option<String>,
+    /// `dnsConfig`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_config: Option<PodDnsConfig>,
+    /// `hostAliases`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_aliases: Option<Vec<HostAlias>>,
     /// `containers`.
     pub containers: Option<Vec<Container>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodDNSConfig`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodDnsConfig {
+    /// `nameservers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nameservers: Option<Vec<String>>,
+    /// `searches`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searches: Option<Vec<String>>,
+    /// `options`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Vec<PodDnsConfigOption>>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `PodDNSConfigOption`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodDnsConfigOption {
+    /// `name`.
+    pub name: String,
+    /// `value`: absent for options without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// `HostAlias`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostAlias {
+    /// `ip`.
+    pub ip: String,
+    /// `hostnames`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostnames: Option<Vec<String>>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,

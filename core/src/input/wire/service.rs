@@ -162,6 +162,9 @@ pub struct Endpoint {
     pub addresses: Vec<String>,
     /// `conditions`.
     pub conditions: Option<EndpointConditions>,
+    /// `hostname`: a name of its own below the Service's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
     /// `nodeName`.
     pub node_name: Option<String>,
     /// `zone`.
