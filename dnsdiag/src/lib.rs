@@ -11,6 +11,7 @@
 pub mod bundle;
 pub mod check;
 pub mod diagnosis;
+pub mod kubelet;
 pub mod probe;
 pub mod resolv_conf;
 pub mod rules;

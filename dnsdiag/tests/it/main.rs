@@ -1,6 +1,7 @@
 //! Integration tests of `netlab-dnsdiag`, one binary.
 
 mod bundles;
+mod kubelet;
 mod probe;
 mod require;
 mod resolv_conf;
