@@ -159,6 +159,12 @@ impl Ask {
     }
 }
 
+/// True for the names that netlab itself asks to see whether a server answers.
+#[must_use]
+pub fn is_canary(name: &str) -> bool {
+    ["kubernetes.default.", "dns-version.", "netlab-"].iter().any(|start| name.starts_with(start))
+}
+
 /// True when `name` is `zone` or stands below it; case and the last dot do not matter.
 #[must_use]
 pub fn is_below(name: &str, zone: &str) -> bool {
@@ -171,6 +177,17 @@ impl<'e> View<'e> {
     /// The rows that are meant, in order.
     pub fn rows(&self, ask: &Ask) -> Vec<(&'e str, &'e Probe)> {
         self.evidence.probes().filter(|(_, probe)| ask.matches(probe)).collect()
+    }
+
+    /// The same for questions that every DNS server of the cluster must be able to answer by itself (`kubernetes.default`,
+    /// `dns-version`, a random name); where none of those was asked, all questions below the cluster's domain. The names
+    /// of the application and those outside say something about themselves first.
+    #[must_use]
+    pub fn canary(&self, ask: &Ask) -> Seen {
+        let domain = self.domain().unwrap_or_else(|| "cluster.local".to_owned());
+        let rows = self.rows(&ask.clone().below(&*domain));
+        let canaries: Vec<_> = rows.iter().copied().filter(|(_, probe)| is_canary(&probe.name)).collect();
+        seen(if canaries.is_empty() { &rows } else { &canaries })
     }
 
     /// How these rows went, taken together.

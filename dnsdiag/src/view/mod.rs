@@ -4,8 +4,15 @@
 //! `NotAsked`, and what could not be read counts as not recorded.
 
 mod asked;
+mod conf;
+mod conntrack;
+mod counters;
 mod dns;
+mod expected;
 mod policy;
+mod proxy;
+mod segments;
+mod servers;
 mod subject;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +24,15 @@ use netlab_plugin::evidence::Evidence;
 
 use crate::bundle::layout::{self, Format};
 
-pub use asked::{Ask, Reach, Seen, is_below, seen};
+pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen};
+pub use conf::{NODE_LOCAL, Server};
+pub use conntrack::{Flow, Tuple, place};
 pub use dns::{DnsEndpoint, DnsService};
+pub use expected::EXPECTED_FACTS;
 pub use policy::{POLICY_FACTS, PolicyAnswer, PolicyVerdict};
+pub use proxy::{Proxy, cite};
+pub use segments::Segments;
+pub use servers::{ContainerState, LogClass, LogLine, log_lines};
 pub use subject::Subject;
 
 /// The evidence, understood.
@@ -78,14 +91,17 @@ impl<'e> View<'e> {
         if self.unreadable.contains_key(file) { None } else { self.evidence.text(file) }
     }
 
-    /// The cluster's domain: from the kubelet's configuration, else from the search list; `None` when neither tells.
+    /// The cluster's domain without its last dot: the kubelet's `clusterDomain`, else what the pod's search list has after
+    /// `svc.`; `None` when neither tells.
     #[must_use]
     pub fn domain(&self) -> Option<String> {
-        let search = self.text(layout::POD_RESOLV_CONF)?.lines().rev().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            (words.next() == Some("search")).then(|| words.map(str::to_owned).collect::<Vec<_>>())
-        })?;
-        search.iter().find_map(|suffix| Some(suffix.strip_prefix("svc.")?.trim_end_matches('.').to_owned()))
+        let configured =
+            self.kubelet().map(|kubelet| kubelet.cluster_domain).filter(|domain| !domain.is_empty());
+        let searched = || {
+            let conf = self.conf()?;
+            conf.search.iter().find_map(|suffix| suffix.strip_prefix("svc.").map(str::to_owned))
+        };
+        configured.or_else(searched).map(|domain| domain.trim_end_matches('.').to_owned())
     }
 }
 

@@ -1,13 +1,10 @@
 //! The pod that it is all about, as the API knows it.
 //!
-//! Invariant: fields that `netlab_core` does not read (`dnsPolicy`, `hostAliases`, …) are taken from the object as
-//! written; nothing of the pod is assumed when the object is not there.
-
-use std::net::IpAddr;
+//! Invariant: nothing of the pod is assumed when the object is not there.
 
 use netlab_core::input::wire::core_v1 as wire;
 use netlab_core::model::cluster::{ObjectKey, Pod};
-use serde_json::Value;
+use netlab_core::model::pod_dns::PodDns;
 
 use super::View;
 use crate::bundle::layout;
@@ -50,16 +47,16 @@ impl View<'_> {
 }
 
 impl<'v> Subject<'v> {
-    /// A field of `spec` that the model does not have.
-    #[must_use]
-    pub fn spec(&self, field: &str) -> Option<&'v Value> {
-        self.object.spec.as_ref()?.unknown.get(field)
-    }
-
     /// `spec.dnsPolicy`; `ClusterFirst` when absent, as the API server sets it.
     #[must_use]
     pub fn dns_policy(&self) -> &'v str {
-        self.spec("dnsPolicy").and_then(Value::as_str).unwrap_or("ClusterFirst")
+        self.dns().and_then(|dns| dns.policy.as_deref()).unwrap_or("ClusterFirst")
+    }
+
+    /// What the spec says about names.
+    #[must_use]
+    pub fn dns(&self) -> Option<&'v PodDns> {
+        self.pod.dns.as_deref()
     }
 
     /// `spec.hostNetwork`.
@@ -76,19 +73,8 @@ impl<'v> Subject<'v> {
 
     /// `spec.hostAliases`: addresses with their names.
     #[must_use]
-    pub fn host_aliases(&self) -> Vec<(IpAddr, String)> {
-        let aliases =
-            self.spec("hostAliases").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let mut found = Vec::new();
-        for alias in aliases {
-            let Some(address) = alias.get("ip").and_then(Value::as_str).and_then(|ip| ip.parse().ok()) else {
-                continue;
-            };
-            let names =
-                alias.get("hostnames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            found.extend(names.iter().filter_map(Value::as_str).map(|name| (address, name.to_owned())));
-        }
-        found
+    pub fn host_aliases(&self) -> &'v [(String, Vec<String>)] {
+        self.dns().map(|dns| dns.host_aliases.as_slice()).unwrap_or_default()
     }
 
     /// `status.phase`.

@@ -1,0 +1,80 @@
+//! What the node's proxy does with packets to a Service: its dump read, followed and compared by `netlab_core::service`.
+//!
+//! Invariant: nothing of a proxy is modelled here. Without a dump, Services or slices there is no answer; a dump that cannot be
+//! read counts as not recorded.
+
+use std::net::IpAddr;
+
+use netlab_core::model::cluster::ObjectKey;
+use netlab_core::model::service::AddressType;
+use netlab_core::service::expected::expected;
+use netlab_core::service::fault::Fault;
+use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, trace};
+use netlab_core::service::{iptables, nftables};
+use netlab_plugin::evidence::Transport;
+
+use super::View;
+use crate::bundle::layout;
+
+/// The proxy's rules of one family, compared with what they should be.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// The file that they are from.
+    pub file: &'static str,
+    /// What was found, all Services.
+    pub trace: ServiceTrace,
+}
+
+impl Proxy {
+    /// What was found about one port of a Service.
+    #[must_use]
+    pub fn port(&self, service: &ObjectKey, transport: Transport, port: u16) -> Option<&PortTrace> {
+        let (service, protocol) = (service.to_string(), transport.to_string());
+        let number = format!(":{port}");
+        self.trace.ports.iter().find(|found| {
+            found.service == service && found.protocol == protocol && found.address.ends_with(&number)
+        })
+    }
+
+    /// True when some port of another Service is in order: the proxy works at all.
+    #[must_use]
+    pub fn serves_others(&self, than: &ObjectKey) -> bool {
+        let than = than.to_string();
+        self.trace.ports.iter().any(|port| port.service != than && port.symptom.failing() < 1.0)
+    }
+}
+
+/// `nat KUBE-SERVICES: the rule for 10.96.0.10 … is missing (node/iptables-save:12)`.
+#[must_use]
+pub fn cite(file: &str, fault: &Fault) -> String {
+    let line = fault.place.line.map_or(String::new(), |line| format!(":{line}"));
+    let place = format!("{} {}", fault.place.table, fault.place.chain);
+    format!("{place}: {}: {} ({file}{line})", fault.object, fault.detail)
+}
+
+impl View<'_> {
+    /// The rules of the pod's node in the family of an address.
+    #[must_use]
+    pub fn proxy(&self, address: IpAddr) -> Option<Proxy> {
+        if !self.missing(&[layout::SERVICES, layout::SLICES, layout::NODES]).is_empty() {
+            return None;
+        }
+        let node = self.subject()?.node()?;
+        let family = AddressType::of(address);
+        let (file, rules) = self.proxy_rules(family)?;
+        let ports = expected(&self.loaded.cluster, node, family);
+        Some(Proxy { file, trace: trace(&rules, &ports, node) })
+    }
+
+    fn proxy_rules(&self, family: AddressType) -> Option<(&'static str, Rules)> {
+        if let Some(text) = self.text(layout::NODE_IPTABLES)
+            && let Ok(dump) = iptables::dump::parse(text)
+        {
+            let rules = Rules::Iptables(dump);
+            return (rules.family() == family).then_some((layout::NODE_IPTABLES, rules));
+        }
+        let dump = nftables::dump::parse(self.text(layout::NODE_NFT)?).ok()?;
+        let rules = Rules::Nftables(dump);
+        (rules.family() == family).then_some((layout::NODE_NFT, rules))
+    }
+}
