@@ -2,6 +2,7 @@
 //!
 //! Invariant: no logic. Every leaf command's help has an `Examples:` block; a test runs each example.
 
+pub(crate) mod dns;
 pub(crate) mod enforce;
 pub(crate) mod globals;
 pub(crate) mod lab;
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// Put compiled policies into force in a lab, and look at them
     #[command(subcommand)]
     Enforce(enforce::Enforce),
+    /// Ask whether it was DNS
+    #[command(subcommand)]
+    Dns(dns::Dns),
     /// Ask what the nodes' proxies do with a Service
     #[command(subcommand)]
     Service(service::Service),

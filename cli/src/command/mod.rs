@@ -3,6 +3,7 @@
 mod check;
 mod check_object;
 mod completions;
+mod dns;
 mod enforce;
 mod explain;
 mod lab;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::args::dns::Dns;
 use crate::args::enforce::Enforce;
 use crate::args::globals::Format;
 use crate::args::lab::Lab;
@@ -53,6 +55,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let has_its_own_limit = matches!(
         cli.command,
         Command::Enforce(Enforce::Trace(_))
+            | Command::Dns(Dns::Query(_))
             | Command::Policy(PolicyArgs { verb: Policy::Prove(_) | Policy::Test(_), .. })
     );
     if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
@@ -129,6 +132,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Enforce(Enforce::Map(args)) => enforce::map::run(args, globals, terminal),
         Command::Enforce(Enforce::Trace(args)) => enforce::trace::run(args, globals, terminal),
         Command::Enforce(Enforce::Detach(args)) => enforce::attach::detach(args, terminal),
+        Command::Dns(Dns::Query(args)) => dns::query::run(args, globals, terminal),
         Command::Service(Service::Endpoints(args)) => service::endpoints::run(args, globals, terminal),
         Command::Service(Service::Trace(args)) => service::trace::run(args, globals, terminal),
         Command::Lab(Lab::Up(args)) => lab::up::run(args, globals, terminal),

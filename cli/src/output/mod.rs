@@ -9,6 +9,7 @@ pub(crate) mod connections;
 pub(crate) mod describe;
 pub(crate) mod diagnostic;
 pub(crate) mod diff;
+pub(crate) mod dns_query;
 pub(crate) mod evaluation;
 pub(crate) mod layout;
 pub(crate) mod lint;

@@ -7,6 +7,7 @@ mod claims;
 mod connections;
 mod describe;
 mod diff;
+mod dns_query;
 mod exposure;
 mod garbage;
 mod help;

@@ -76,8 +76,19 @@ pub(super) fn query(probe: &Probe) -> Result<Vec<u8>, QuestionError> {
 }
 
 fn question(probe: &Probe) -> Result<Query, QuestionError> {
-    let mut name = Name::from_str(&probe.name)
-        .map_err(|error| QuestionError::Name { name: probe.name.clone(), reason: error.to_string() })?;
+    let refused = |reason: String| QuestionError::Name { name: probe.name.clone(), reason };
+    let whole = probe.name.strip_suffix('.').unwrap_or(&probe.name);
+    // RFC 1035 section 2.3.4.
+    if !whole.is_empty() && whole.split('.').any(str::is_empty) {
+        return Err(refused("it has a dot with nothing before it".to_owned()));
+    }
+    if let Some(label) = whole.split('.').find(|label| label.len() > 63) {
+        return Err(refused(format!("`{label}` has {} bytes, and a label has 63 at most", label.len())));
+    }
+    if whole.len() > 253 {
+        return Err(refused(format!("it has {} bytes, and a name has 253 at most", whole.len())));
+    }
+    let mut name = Name::from_str(&probe.name).map_err(|error| refused(error.to_string()))?;
     name.set_fqdn(true);
     let record = RecordType::from_str(&probe.record.to_ascii_uppercase())
         .map_err(|_| QuestionError::Record { record: probe.record.clone() })?;

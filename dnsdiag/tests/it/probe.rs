@@ -447,7 +447,11 @@ fn a_reply_from_another_address_is_heard_by_the_unconnected_socket_alone() {
 #[test]
 fn what_is_no_name_is_refused_before_anything_is_sent() {
     let long = "a".repeat(64);
-    for (name, record, words) in [(long.as_str(), "A", "no DNS name"), ("a", "ADDRESS", "no record type")] {
+    for (name, record, words) in [
+        (long.as_str(), "A", "has 64 bytes"),
+        ("a..b", "A", "nothing before it"),
+        ("a", "ADDRESS", "no record type"),
+    ] {
         let question = Probe {
             name: name.to_owned(),
             record: record.to_owned(),

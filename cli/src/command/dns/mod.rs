@@ -1,0 +1,3 @@
+//! `netlab dns …`: one file per verb.
+
+pub(crate) mod query;
