@@ -13,6 +13,7 @@ pub mod check;
 pub mod diagnosis;
 pub mod kubelet;
 pub mod probe;
+pub mod records;
 pub mod resolv_conf;
 pub mod rules;
 pub mod version;

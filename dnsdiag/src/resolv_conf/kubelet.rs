@@ -54,8 +54,7 @@ pub(super) fn read(bytes: &[u8], mut conf: ResolvConf) -> ResolvConf {
 
 fn nameserver(conf: &mut ResolvConf, number: u32, values: &[&str]) {
     let Some(word) = values.first() else {
-        let text =
-            "an error to kubelet: `nameserver` without a value, and pods with dnsPolicy Default do not start";
+        let text = "an error to kubelet: `nameserver` without a value, and no pod of the node starts";
         conf.note(number, NoteKind::MissingValue, text);
         return;
     };

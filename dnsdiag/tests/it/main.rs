@@ -3,5 +3,6 @@
 mod bundles;
 mod kubelet;
 mod probe;
+mod records;
 mod require;
 mod resolv_conf;
