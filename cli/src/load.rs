@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use netlab_core::diagnostic::{Diagnostic, Severity, code};
 use netlab_core::input::what_if::{NotThere, WhatIf};
@@ -20,6 +21,9 @@ use crate::output::terminal::Terminal;
 
 /// Deepest directory that is searched below one that was named.
 const MOST_DEPTH: usize = 32;
+
+/// Standard input, which can be read once and may be both sides of a comparison.
+static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
 
 /// What `-f` names, as documents; unreadable files apart.
 #[derive(Debug, Default)]
@@ -208,14 +212,17 @@ fn hint(error: &io::Error) -> &'static str {
 impl Sources {
     fn read(&mut self, path: &Path) -> Result<(), Failure> {
         if path == Path::new("-") {
-            let bytes = bytes(io::stdin().lock())
-                .map_err(|error| Failure::unreadable("cannot read standard input").because(&error))?;
+            let bytes = match STDIN.get() {
+                Some(known) => known.clone(),
+                None => bytes(io::stdin().lock())
+                    .map_err(|error| Failure::unreadable("cannot read standard input").because(&error))?,
+            };
             if bytes.iter().all(u8::is_ascii_whitespace) {
                 return Err(Failure::unreadable("standard input is empty").hint(
                     "`-f -` reads manifests from standard input, as in `cat policy.yaml | netlab … -f -`",
                 ));
             }
-            self.document("-", bytes);
+            self.document("-", STDIN.get_or_init(|| bytes).clone());
             return Ok(());
         }
         if path.is_dir() {

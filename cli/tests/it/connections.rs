@@ -232,3 +232,50 @@ fn a_block_that_excepts_the_cluster_does_not_admit_its_pods() {
     let outside = netlab(["policy", "connections", "-f", "examples/shop", "--to", "shop/web", "-o", "csv"]);
     assert!(outside.stdout.contains("8443"), "and the world is still let in: {}", outside.stdout);
 }
+
+const UNKNOWN_ADDRESSES: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, namespace: shop, labels: {app: db}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8}}]}]
+";
+
+#[test]
+fn every_command_says_which_block_may_hold_a_pod_of_unknown_address() {
+    let said = "no input gives the address of shop/web[Pod]: listed outside of 10.0.0.0/8, which NetworkPolicy shop/db \
+                spec.ingress[0].from[0] names";
+    for format in ["table", "wide", "matrix", "csv", "md", "dot", "svg"] {
+        let run = netlab_reading(UNKNOWN_ADDRESSES, &["policy", "connections", "-f", "-", "-o", format]);
+        assert!(run.stderr.contains(said), "{format}: {}", run.stderr);
+    }
+    for command in
+        [&["connections", "-f", "-"][..], &["diff", "-f", "-", "--without", "NetworkPolicy/shop/none"]]
+    {
+        let arguments: Vec<&str> = ["policy"].iter().chain(command).chain(&["-o", "json"]).copied().collect();
+        let more = UNKNOWN_ADDRESSES.to_owned()
+            + "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n\
+               metadata: {name: none, namespace: shop}\nspec: {podSelector: {matchLabels: {app: none}}}\n";
+        let run = netlab_reading(&more, &arguments);
+        let answer: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(answer["notes"], serde_json::json!([said]), "{}", run.stderr);
+    }
+    let ask =
+        ["policy", "eval", "-f", "-", "--from", "shop/web", "--to", "shop/db", "--port", "80", "-o", "json"];
+    let run = netlab_reading(UNKNOWN_ADDRESSES, &ask);
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    let answer: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let note = answer["notes"][0].as_str().unwrap_or_default();
+    assert!(
+        note.contains("netlab chose 172.20.0.3, outside of 10.0.0.0/8, which NetworkPolicy shop/db"),
+        "{note}"
+    );
+}

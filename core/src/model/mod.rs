@@ -4,6 +4,7 @@
 //! ([`source::Source`]). The model is built from wire structs by [`crate::input`] and never reads text itself.
 
 pub mod address;
+pub mod chosen;
 pub mod cluster;
 pub mod pod_dns;
 pub mod policy;

@@ -126,6 +126,17 @@ pub struct Policy {
     pub source: Source,
 }
 
+impl Policy {
+    /// Every block of addresses that a rule names.
+    pub fn blocks(&self) -> impl Iterator<Item = &AddressBlock> {
+        let rules = self.ingress.iter().chain(&self.egress).flatten();
+        rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
+            PeerMatch::Block(block) => Some(block),
+            PeerMatch::Pods(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
+        })
+    }
+}
+
 /// One rule: peers AND ports.
 #[derive(Clone, Debug)]
 pub struct Rule {

@@ -15,6 +15,7 @@ pub mod exposure;
 mod external;
 mod fold;
 mod matrix;
+mod open_blocks;
 mod running;
 mod workloads;
 
@@ -26,6 +27,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use allowed::Allowed;
 pub use fold::{Folded, Row, Side};
+pub use open_blocks::OpenBlock;
 pub use running::{HostNetwork, as_if_running, on_host_network};
 pub use workloads::workload_of;
 
@@ -133,6 +135,8 @@ pub struct Connections {
     /// Policies that the API does not order, each time that this decides what a pair may do: the list then has what
     /// netlab's tables do, which deny.
     pub ties: Vec<Vec<PolicyRef>>,
+    /// Blocks of addresses that may hold workloads whose addresses are not known, where that would make another list.
+    pub open_blocks: Vec<OpenBlock>,
     sets: Vec<Allowed>,
     chosen: Chosen,
 }
@@ -245,13 +249,34 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     };
     let isolated = under(|table| !table.isolated_by.is_empty());
     let tiers = under(|table| table.acting.len() > table.isolated_by.len());
+    let open_blocks = open_blocks::find(cluster, rulesets, &workloads, &chosen, &mut matrix);
     let policies = &rulesets.policies.list;
     let ties = matrix
         .ties
         .iter()
         .map(|tie| tie.iter().map(|index| policy_ref(&policies[*index as usize])).collect());
     let ties = ties.collect();
-    Connections { peers, list, workload_pairs, isolated, tiers, ties, sets: matrix.sets.list, chosen }
+    Connections {
+        peers,
+        list,
+        workload_pairs,
+        isolated,
+        tiers,
+        ties,
+        open_blocks,
+        sets: matrix.sets.list,
+        chosen,
+    }
+}
+
+/// The same as [`Connections::open_blocks`], without the list; the focus's ends are not looked at.
+pub fn open_blocks(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Vec<OpenBlock> {
+    let workloads = Workloads::new(cluster, rulesets);
+    let mut matrix = Matrix::new(rulesets, workloads.profiles.len());
+    let peers: Vec<Peer> = workloads.list.iter().map(|workload| workload.peer.clone()).collect();
+    let about = Focus { about: focus.about.clone(), ..Focus::default() };
+    let chosen = Chosen::new(cluster, rulesets, &workloads, &peers, &about);
+    open_blocks::find(cluster, rulesets, &workloads, &chosen, &mut matrix)
 }
 
 /// Ingress and egress sets, by workload.

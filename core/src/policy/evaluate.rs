@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::change::Verdict;
 use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
+use super::open_address;
 use super::provenance::{PolicyRef, RuleRef};
 use super::query::{End, Pair, Query, pairs, policed_pod};
 use super::ruleset::Rulesets;
@@ -197,6 +198,8 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
     };
     notes.extend(undefined.into_iter().map(|why| format!("undefined({why}): netlab's tables deny it")));
     notes.extend(dependencies(cluster, &pairs));
+    let asked: Vec<(&Pair, &PairEvaluation)> = pairs.iter().zip(&answers).collect();
+    notes.extend(open_address::notes(cluster, rulesets, &asked));
     let shown = answers.iter().find(|answer| answer.verdict == Verdict::Deny).or(answers.first());
     let (egress, ingress) = shown.map_or_else(
         || (no_hook("nothing could be asked"), no_hook("nothing could be asked")),

@@ -24,6 +24,7 @@ mod limits;
 pub mod lint;
 pub mod near_miss;
 mod numbers;
+mod open_address;
 pub mod oracle;
 mod ports;
 mod posture;

@@ -241,6 +241,13 @@ impl Rulesets {
             .unwrap_or_default()
     }
 
+    /// The policies of every tier that act on a pod in a direction.
+    pub(super) fn acting(&self, pod: &ObjectKey, direction: Direction) -> impl Iterator<Item = &Policy> {
+        let table = self.ruleset_of(pod).and_then(|ruleset| ruleset.table(direction));
+        let acting = table.map_or(&[][..], |table| &table.acting);
+        acting.iter().map(|index| &self.policies.list[*index as usize])
+    }
+
     /// The complete tables for the pods in scope, for a backend. `interface` names the host-side interface of a
     /// pod; pods for which it gives nothing are not on this node and are left out.
     pub fn change(&self, generation: u32, interface: impl Fn(&ObjectKey) -> Option<String>) -> Change {

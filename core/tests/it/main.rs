@@ -10,6 +10,7 @@ mod cnp_conformance;
 mod connections_agreement;
 mod connections_cases;
 mod connections_diff;
+mod connections_unknown;
 mod describe;
 mod e2e;
 mod endpoint_ref;

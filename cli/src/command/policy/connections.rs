@@ -12,7 +12,8 @@ use netlab_core::policy::Scope;
 use netlab_core::policy::backends::{backends, service, service_port};
 use netlab_core::policy::connections::exposure::{Exposure, Future};
 use netlab_core::policy::connections::{
-    Allowed, Connections as Answer, Focus, HostNetwork, as_if_running, connections, on_host_network,
+    Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, as_if_running, connections,
+    on_host_network,
 };
 use netlab_core::policy::query::End;
 use serde::Serialize;
@@ -73,6 +74,13 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     load::show_open(&mut input, !answer.ties.is_empty(), terminal);
 
     let incomplete = !input.not_examined.is_empty();
+    let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
+    notes.extend(notes_on(&answer.open_blocks, is_data));
+    if !is_data {
+        for note in &notes {
+            terminal.note(&format!("note: {note}"));
+        }
+    }
     match terminal.format {
         Format::Csv => terminal.stream(|out| {
             csv(&answer, true, out)?;
@@ -91,24 +99,18 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
             let with_notes = WithNotes { answer: &answer, notes, exposure: exposure.as_ref() };
             terminal.data(&Envelope::new("Connections", with_notes, input.not_examined))
         }
-        _ => {
-            for note in &notes {
-                terminal.note(&format!("note: {note}"));
+        _ => match (terminal.quiet, terminal.format) {
+            (true, _) => terminal.text(&summary(&answer)),
+            (false, Format::Matrix) => terminal.text(&matrix(&answer)),
+            (false, Format::Wide) => {
+                terminal.rows(|out| wide(&answer, out))?;
+                terminal.text(&exposure.as_ref().map(|exposure| exposed(exposure, true)).unwrap_or_default())
             }
-            match (terminal.quiet, terminal.format) {
-                (true, _) => terminal.text(&summary(&answer)),
-                (false, Format::Matrix) => terminal.text(&matrix(&answer)),
-                (false, Format::Wide) => {
-                    terminal.rows(|out| wide(&answer, out))?;
-                    terminal
-                        .text(&exposure.as_ref().map(|exposure| exposed(exposure, true)).unwrap_or_default())
-                }
-                (false, _) => {
-                    let more = exposure.as_ref().map(|exposure| exposed(exposure, false));
-                    terminal.text(&(table(&answer) + &more.unwrap_or_default()))
-                }
+            (false, _) => {
+                let more = exposure.as_ref().map(|exposure| exposed(exposure, false));
+                terminal.text(&(table(&answer) + &more.unwrap_or_default()))
             }
-        }
+        },
     }?;
     Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
 }
@@ -192,6 +194,22 @@ pub(super) fn about(globals: &Globals, cluster: &Cluster) -> Option<BTreeSet<Obj
         let shown = cluster.pods.iter().filter(|(key, pod)| globals.shows(&key.namespace, &pod.labels));
         shown.map(|(key, _)| key.clone()).collect()
     })
+}
+
+/// Most names and most blocks in notes for people.
+const MOST_NAMES: usize = 3;
+const MOST_BLOCKS: usize = 5;
+
+/// What the list owes to addresses that no input gives: all of it as data, the beginning for people.
+pub(super) fn notes_on(blocks: &[OpenBlock], is_data: bool) -> Vec<String> {
+    let (names, most) = if is_data { (usize::MAX, usize::MAX) } else { (MOST_NAMES, MOST_BLOCKS) };
+    let mut notes: Vec<String> = blocks.iter().take(most).map(|block| block.words(names)).collect();
+    match blocks.len().saturating_sub(most) {
+        0 => {}
+        1 => notes.push("and so for 1 more block; `-o json` names it".to_owned()),
+        more => notes.push(format!("and so for {more} more blocks; `-o json` names them")),
+    }
+    notes
 }
 
 fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use netlab_core::envelope::Envelope;
-use netlab_core::policy::connections::diff::{State, diff};
-use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running};
+use netlab_core::policy::connections::diff::{ConnectionsDiff, State, diff};
+use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, open_blocks};
 use netlab_core::policy::{Compiled, Scope};
+use serde::Serialize;
 
-use super::connections::about;
+use super::connections::{about, notes_on};
 use crate::args::globals::{Format, Globals};
 use crate::args::policy::{Diff, FailOn, HostNetworkArg, Switch};
 use crate::args::what_if::WhatIfArgs;
@@ -18,6 +19,14 @@ use crate::load::{self, Input};
 use crate::output::diff::{csv, markdown, summary, table, wide};
 use crate::output::terminal::Terminal;
 use crate::question::compile;
+
+/// The answer and what it depends on beyond policy.
+#[derive(Serialize)]
+struct WithNotes<'a> {
+    #[serde(flatten)]
+    answer: &'a ConnectionsDiff,
+    notes: Vec<String>,
+}
 
 /// Compares.
 pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -43,7 +52,18 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         &focus,
     );
 
+    let mut open = open_blocks(clusters[0], &old_compiled.rulesets, &focus);
+    open.extend(open_blocks(clusters[1], &new_compiled.rulesets, &focus));
     drop(busy);
+    let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
+    let mut notes = notes_on(&open, is_data);
+    notes.sort();
+    notes.dedup();
+    if !is_data {
+        for note in &notes {
+            terminal.note(&format!("note: {note}"));
+        }
+    }
     let mut not_examined = old.not_examined;
     not_examined.extend(new.not_examined);
     not_examined.dedup();
@@ -59,7 +79,8 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         Format::Csv => terminal.whole(&csv(&answer)),
         Format::Md => terminal.whole(&markdown(&answer, args.link_base.as_deref())),
         Format::Json | Format::Yaml => {
-            terminal.data(&Envelope::new("ConnectionsDiff", &answer, not_examined))
+            let with_notes = WithNotes { answer: &answer, notes };
+            terminal.data(&Envelope::new("ConnectionsDiff", with_notes, not_examined))
         }
         _ => terminal.text(&table(&answer)),
     }?;

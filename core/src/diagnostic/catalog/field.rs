@@ -184,10 +184,11 @@ pub(super) const PAGES: [Page; 19] = [
     },
     Page {
         code: code::BLOCK_MEETS_CHOSEN_ADDRESS,
-        title: "a block contains addresses that netlab chose",
+        title: "a block may hold pods whose addresses are not known",
         explanation: "Manifests give pods no address, so netlab chooses one: from its node's `podCIDRs`, else from \
-                      10.244.0.0/16. Whether a block that covers only a part of the address space contains the pod \
-                      then follows from that choice. Give `status.podIPs`, or nodes with `podCIDRs`.",
+                      10.244.0.0/16, or where policies have blocks there from another range outside of them. Whether \
+                      a block that covers only a part of where pods usually are holds the pod is then not known, and \
+                      answers are for a pod outside. Give `status.podIPs`, or nodes with `podCIDRs`.",
         bad: "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n---\napiVersion: networking.k8s.io/v1\n\
               kind: NetworkPolicy\nmetadata: {name: db}\nspec:\n  podSelector: {}\n  ingress:\n  - from:\n\
               \x20   - ipBlock: {cidr: 10.0.0.0/8}\n",

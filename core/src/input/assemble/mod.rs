@@ -43,13 +43,14 @@ pub fn assemble(objects: Objects) -> Loaded {
         cluster: cluster_scoped("ClusterNetworkPolicy", objects.cluster_network_policies, &mut diagnostics),
         network: namespaced("NetworkPolicy", objects.network_policies, &mut diagnostics),
     };
+    let of_policies: Vec<String> = policies.network.keys().map(|key| key.namespace.clone()).collect();
+    let policies = policies::Understood::new(policies, &mut diagnostics);
     let workloads = owner::Workloads::new(objects.workloads, objects.cron_jobs, &mut diagnostics);
 
     let mut names: BTreeSet<String> = pods.keys().map(|key| key.namespace.clone()).collect();
     names.extend(workloads.namespaces().map(str::to_owned));
-    names.extend(
-        services.keys().chain(slices.keys()).chain(policies.network.keys()).map(|key| key.namespace.clone()),
-    );
+    names.extend(services.keys().chain(slices.keys()).map(|key| key.namespace.clone()));
+    names.extend(of_policies);
     let (namespaces, wire_namespaces) = self::namespaces(namespaces, names);
 
     let services = service::services(services, &mut diagnostics);
@@ -63,7 +64,7 @@ pub fn assemble(objects: Objects) -> Loaded {
     taken.extend(endpoints.flat_map(|endpoint| endpoint.addresses.iter().copied()));
     taken.extend(read.values().flat_map(|pod| pod.model.addresses.iter().copied()));
     let (nodes, wire_nodes) = node::nodes(nodes, &mut read, &mut taken, &mut diagnostics);
-    address::assign(&mut read, &nodes, &mut taken);
+    address::assign(&mut read, &nodes, &policies.blocks().collect::<Vec<_>>(), &mut taken);
     note::shared_addresses(&read, &mut diagnostics);
 
     let (mut pods, mut wire_pods) = (BTreeMap::new(), Vec::with_capacity(read.len()));

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
-
 use super::NAMESPACE_NAME;
 use super::pod::Pods;
 use crate::diagnostic::{Diagnostic, ObjectRef, code};
 use crate::model::address::AddressBlock;
-use crate::model::cluster::{Cluster, ObjectKey};
+use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, PeerMatch, Policy, Rule};
 use crate::model::port::{PortMatch, Protocol};
 use crate::model::selector::Selector;
@@ -36,50 +34,35 @@ pub(super) fn shared_addresses(pods: &Pods, diagnostics: &mut Vec<Diagnostic>) {
 }
 
 /// The cluster, prepared for questions that every policy asks.
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'c> {
     /// Namespaces without an object, so without known labels.
     undeclared: Vec<String>,
-    /// Addresses that netlab chose out of the blue, sorted.
-    chosen: Vec<IpAddr>,
-    /// Addresses that netlab chose from the pod ranges of declared nodes, sorted: only which one is a choice.
-    chosen_in_range: Vec<IpAddr>,
-    /// The shortest prefix of such a range, per family (IPv4, IPv6).
-    range_prefix: [u8; 2],
+    /// The cluster as it is.
+    cluster: &'c Cluster,
+    /// Some pods with chosen addresses for all that blocks can tell apart, and how many each stands for.
+    chosen: Vec<(&'c Pod, usize)>,
     /// Names that pods give their ports.
     port_names: BTreeSet<(Protocol, Arc<str>)>,
 }
 
-impl Surroundings {
-    pub(super) fn new(cluster: &Cluster) -> Self {
+impl<'c> Surroundings<'c> {
+    pub(super) fn new(cluster: &'c Cluster) -> Self {
         let undeclared = cluster
             .namespaces
             .iter()
             .filter(|(_, namespace)| !namespace.declared)
             .map(|(name, _)| name.clone());
         let policed = || cluster.pods.values().filter(|pod| pod.is_policed());
-        let (mut chosen, mut chosen_in_range, mut range_prefix) = (Vec::new(), Vec::new(), [u8::MAX; 2]);
+        let mut chosen: BTreeMap<[bool; 2], (&Pod, usize)> = BTreeMap::new();
         for pod in policed().filter(|pod| pod.synthetic_addresses) {
-            let node = pod.node.as_ref().and_then(|name| cluster.nodes.get(name));
-            let ranges = node.map_or(&[][..], |node| &node.pod_cidrs);
-            for address in &pod.addresses {
-                match ranges.iter().find(|range| range.contains(address)) {
-                    Some(range) => {
-                        let shortest = &mut range_prefix[usize::from(address.is_ipv6())];
-                        *shortest = (*shortest).min(range.prefix_len());
-                        chosen_in_range.push(*address);
-                    }
-                    None => chosen.push(*address),
-                }
-            }
+            let has = |ipv4: bool| pod.addresses.iter().any(|address| address.is_ipv4() == ipv4);
+            chosen.entry([true, false].map(has)).or_insert((pod, 0)).1 += 1;
         }
-        chosen.sort_unstable();
-        chosen_in_range.sort_unstable();
         let ports = policed().flat_map(|pod| &pod.ports);
         Self {
             undeclared: undeclared.collect(),
-            chosen,
-            chosen_in_range,
-            range_prefix,
+            cluster,
+            chosen: chosen.into_values().collect(),
             port_names: ports.filter_map(|port| Some((port.protocol, port.name.clone()?))).collect(),
         }
     }
@@ -133,10 +116,14 @@ impl Surroundings {
                 PeerMatch::Block(block) => {
                     let count = self.depends_on_choice(block);
                     if count > 0 {
-                        let message = format!(
-                            "the block meets {count} addresses that netlab chose for pods without any"
-                        );
-                        let hint = "verdicts about those pods follow from the choice: give `status.podIPs`";
+                        let message = match count {
+                            1 => "the block may hold a pod whose address is not in the input".to_owned(),
+                            _ => format!(
+                                "the block may hold {count} pods whose addresses are not in the input"
+                            ),
+                        };
+                        let hint = "netlab chose addresses outside of it where it could: give `status.podIPs`, or \
+                                    nodes with `podCIDRs`";
                         let path = if policy.id.kind.is_ordered() {
                             peer.path.to_string()
                         } else {
@@ -186,18 +173,9 @@ impl Surroundings {
             .collect()
     }
 
-    /// How many chosen addresses would have fared otherwise, had netlab chosen otherwise.
+    /// How many pods would fare otherwise, had netlab chosen their addresses otherwise.
     fn depends_on_choice(&self, block: &AddressBlock) -> usize {
-        let count = |addresses: &[IpAddr], net: &IpNet| {
-            let start = addresses.partition_point(|address| *address < net.network());
-            let end = addresses.partition_point(|address| *address <= net.broadcast());
-            end - start
-        };
-        let inside = |net: &IpNet| {
-            // A block at least as large as every pod range takes in whatever a node would have given.
-            let splits = net.prefix_len() > self.range_prefix[usize::from(net.addr().is_ipv6())];
-            count(&self.chosen, net) + if splits { count(&self.chosen_in_range, net) } else { 0 }
-        };
-        if block.cidr.prefix_len() > 0 { inside(&block.cidr) } else { block.except.iter().map(inside).sum() }
+        let open = self.chosen.iter().filter(|(pod, _)| self.cluster.leaves_open(block, pod));
+        open.map(|(_, count)| count).sum()
     }
 }

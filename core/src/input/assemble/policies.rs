@@ -12,6 +12,7 @@ use crate::input::wire::baseline_admin_network_policy::BaselineAdminNetworkPolic
 use crate::input::wire::cluster_network_policy::ClusterNetworkPolicy;
 use crate::input::wire::network_policy::NetworkPolicy;
 use crate::input::{WireObjects, validate};
+use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::policy::{Policies, Policy};
 use crate::model::source::Source;
@@ -24,23 +25,64 @@ pub(super) struct Found {
     pub(super) network: BTreeMap<ObjectKey, Sourced<NetworkPolicy>>,
 }
 
-/// The same, read.
+/// The same, each policy that could be understood beside its model.
+pub(super) struct Understood {
+    admin: Vec<(AdminNetworkPolicy, Policy)>,
+    baseline: Vec<(BaselineAdminNetworkPolicy, Policy)>,
+    cluster: Vec<(ClusterNetworkPolicy, Policy)>,
+    network: Vec<(NetworkPolicy, Policy)>,
+}
+
+impl Understood {
+    /// Reads them all.
+    pub(super) fn new(found: Found, diagnostics: &mut Vec<Diagnostic>) -> Self {
+        Self {
+            admin: understood(found.admin, validate::admin_network_policy, diagnostics),
+            baseline: understood(found.baseline, validate::baseline_admin_network_policy, diagnostics),
+            cluster: understood(found.cluster, validate::cluster_network_policy, diagnostics),
+            network: understood(found.network, validate::network_policy, diagnostics),
+        }
+    }
+
+    /// Every block of addresses that a rule names.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &AddressBlock> {
+        let models = self.admin.iter().map(|(_, model)| model);
+        let models = models.chain(self.baseline.iter().map(|(_, model)| model));
+        let models = models.chain(self.cluster.iter().map(|(_, model)| model));
+        models.chain(self.network.iter().map(|(_, model)| model)).flat_map(Policy::blocks)
+    }
+}
+
+fn understood<K, T>(
+    found: BTreeMap<K, Sourced<T>>,
+    validate: fn(&T, &Source, &mut Vec<Diagnostic>) -> Option<Policy>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<(T, Policy)> {
+    let read = found.into_values().filter_map(|Sourced { object, source }| {
+        let model = validate(&object, &source, diagnostics)?;
+        Some((object, model))
+    });
+    read.collect()
+}
+
+/// The policies of the input.
 pub(super) struct Read {
     pub(super) model: Policies,
     /// Policies only.
     pub(super) wire: WireObjects,
 }
 
-/// Reads them all; the kinds come in the order of [`crate::model::policy::PolicyKind`].
-pub(super) fn read(found: Found, cluster: &Cluster, diagnostics: &mut Vec<Diagnostic>) -> Read {
+/// Those that can be used beside this cluster; the kinds come in the order of
+/// [`crate::model::policy::PolicyKind`].
+pub(super) fn read(found: Understood, cluster: &Cluster, diagnostics: &mut Vec<Diagnostic>) -> Read {
     let surroundings = note::Surroundings::new(cluster);
     let mut list = Vec::new();
     let mut wire = WireObjects::default();
     let mut each = Each { surroundings: &surroundings, list: &mut list, diagnostics };
-    wire.admin_network_policies = each.read(found.admin, validate::admin_network_policy);
-    wire.baseline_admin_network_policies = each.read(found.baseline, validate::baseline_admin_network_policy);
-    wire.cluster_network_policies = each.read(found.cluster, validate::cluster_network_policy);
-    wire.network_policies = each.read(found.network, validate::network_policy);
+    wire.admin_network_policies = each.allowed(found.admin);
+    wire.baseline_admin_network_policies = each.allowed(found.baseline);
+    wire.cluster_network_policies = each.allowed(found.cluster);
+    wire.network_policies = each.allowed(found.network);
     for policy in &mut wire.network_policies {
         "networking.k8s.io/v1".clone_into(&mut policy.api_version);
         "NetworkPolicy".clone_into(&mut policy.kind);
@@ -51,22 +93,16 @@ pub(super) fn read(found: Found, cluster: &Cluster, diagnostics: &mut Vec<Diagno
 }
 
 struct Each<'a> {
-    surroundings: &'a note::Surroundings,
+    surroundings: &'a note::Surroundings<'a>,
     list: &'a mut Vec<Policy>,
     diagnostics: &'a mut Vec<Diagnostic>,
 }
 
 impl Each<'_> {
-    fn read<K, T>(
-        &mut self,
-        found: BTreeMap<K, Sourced<T>>,
-        validate: fn(&T, &Source, &mut Vec<Diagnostic>) -> Option<Policy>,
-    ) -> Vec<T> {
+    fn allowed<T>(&mut self, found: Vec<(T, Policy)>) -> Vec<T> {
         let mut wire = Vec::new();
-        for Sourced { object, source } in found.into_values() {
-            if let Some(policy) = validate(&object, &source, self.diagnostics)
-                && self.surroundings.allow(&policy, self.diagnostics)
-            {
+        for (object, policy) in found {
+            if self.surroundings.allow(&policy, self.diagnostics) {
                 self.list.push(policy);
                 wire.push(object);
             }

@@ -85,7 +85,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// What one side allows towards or from a class of addresses.
-    fn side(&mut self, profile: &Profile, direction: Direction, peer: ClassIndex) -> u32 {
+    pub(super) fn side(&mut self, profile: &Profile, direction: Direction, peer: ClassIndex) -> u32 {
         let Some(index) = profile.ruleset else { return Sets::EVERYTHING };
         let Some(table) = self.rulesets.list[index as usize].table(direction) else {
             return Sets::EVERYTHING;

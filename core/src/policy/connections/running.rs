@@ -1,8 +1,9 @@
 //! The cluster as a list of workloads wants it: each with a running pod at an address that says nothing.
 //!
-//! Invariant: pods that run at known addresses stay as they are. An address that is chosen here is nobody's and,
-//! where the policies leave any such address, in no block narrower than everything: a block then never matches a
-//! pod by accident. Where a block around everything excepts the cluster's own networks, as the input has chosen
+//! Invariant: pods that run at known addresses, or in their node's range for pods, stay as they are. An address that is
+//! chosen here is nobody's and, where the policies leave any such address, in no block narrower than everything: a
+//! block then never matches a pod by accident. One that the input chose so already stays, so that single questions
+//! have the same answers. Where a block around everything excepts the cluster's own networks, as the input has chosen
 //! them, a pod keeps its address in those: what is open to the world alone is not open to it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,7 @@ use super::external::Free;
 use super::workloads::{WorkloadKey, workload_key};
 use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
-use crate::model::policy::{PeerMatch, Policies};
+use crate::model::policy::{Policies, Policy};
 use crate::policy::prefixes::Prefixes;
 
 /// How to read policies about pods with `hostNetwork: true`, which the API leaves open.
@@ -44,7 +45,7 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
     let mut taken: BTreeSet<IpAddr> = running
         .pods
         .values()
-        .filter(|pod| keeps(pod))
+        .filter(|pod| !pod.host_network && !pod.terminal)
         .flat_map(|pod| &pod.addresses)
         .chain(running.nodes.values().flat_map(|node| &node.addresses))
         .copied()
@@ -55,12 +56,17 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
     };
     // The families of the pods whose addresses are known; every family where there are none.
     let families = [true, false].map(|ipv4| has(ipv4) || !has(!ipv4));
-    let blocks: Vec<&AddressBlock> = blocks(policies).collect();
+    let blocks: Vec<&AddressBlock> = policies.list.iter().flat_map(Policy::blocks).collect();
     let prefixes = Prefixes::new(blocks.iter().copied());
     let matched = |address: IpAddr| blocks.iter().filter(|block| block.contains(address)).count();
     let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4));
+    let nodes = &running.nodes;
     for pod in running.pods.values_mut() {
-        if keeps(pod) && !pod.addresses.is_empty() {
+        let of_node =
+            pod.node.as_ref().and_then(|name| nodes.get(name)).map_or(&[][..], |node| &node.pod_cidrs);
+        let in_range = |address: &IpAddr| of_node.iter().any(|range| range.contains(address));
+        let has_its_own = keeps(pod) || (!pod.host_network && pod.addresses.iter().all(in_range));
+        if has_its_own && !pod.terminal && !pod.addresses.is_empty() {
             continue;
         }
         if pod.host_network {
@@ -80,8 +86,10 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
                     let old = before.iter().find(|address| address.is_ipv4() == free.ipv4).copied();
                     let missing = before.is_empty() && families[usize::from(!free.ipv4)];
                     let wanted = missing || old.is_some();
-                    let says_less = |old: &IpAddr| free.any().is_some_and(|any| matched(*old) < matched(any));
-                    old.filter(says_less).or_else(|| wanted.then(|| free.next(&mut taken).or(old)).flatten())
+                    let says_no_more =
+                        |old: &IpAddr| free.any().is_none_or(|any| matched(*old) <= matched(any));
+                    old.filter(says_no_more)
+                        .or_else(|| wanted.then(|| free.next(&mut taken).or(old)).flatten())
                 })
                 .collect();
             pod.synthetic_addresses = true;
@@ -94,12 +102,4 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
 /// Pods that use the host's network and that some reading makes different, by name.
 pub fn on_host_network(cluster: &Cluster) -> BTreeMap<&ObjectKey, &Pod> {
     cluster.pods.iter().filter(|(_, pod)| pod.host_network && !pod.terminal).collect()
-}
-
-fn blocks(policies: &Policies) -> impl Iterator<Item = &AddressBlock> {
-    let rules = policies.list.iter().flat_map(|policy| policy.ingress.iter().chain(&policy.egress).flatten());
-    rules.flat_map(|rule| rule.peers.iter().flatten()).filter_map(|peer| match &peer.matches {
-        PeerMatch::Block(block) => Some(block),
-        PeerMatch::Pods(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => None,
-    })
 }

@@ -48,6 +48,8 @@ pub(super) struct Workloads {
     pub(super) list: Vec<Workload>,
     pub(super) profiles: Vec<Profile>,
     pub(super) of_pod: BTreeMap<ObjectKey, u32>,
+    /// Of the pods whose addresses are not known.
+    pub(super) profile_of: BTreeMap<ObjectKey, u32>,
 }
 
 /// Namespace, name and kind.
@@ -77,7 +79,12 @@ impl Workloads {
             by_key.entry(workload_key(key, pod)).or_default().push((key, pod));
         }
         let mut interned: HashMap<Profile, u32> = HashMap::new();
-        let mut workloads = Self { list: Vec::new(), profiles: Vec::new(), of_pod: BTreeMap::new() };
+        let mut workloads = Self {
+            list: Vec::new(),
+            profiles: Vec::new(),
+            of_pod: BTreeMap::new(),
+            profile_of: BTreeMap::new(),
+        };
         for ((namespace, name, kind), pods) in by_key {
             let mut profiles = Vec::new();
             let mut owners: BTreeSet<String> = pods
@@ -93,6 +100,9 @@ impl Workloads {
                     number(workloads.profiles.len() - 1)
                 });
                 profiles.push(index);
+                if pod.synthetic_addresses {
+                    workloads.profile_of.insert(key.clone(), index);
+                }
                 if pod.host_network {
                     is_nodes.extend(pod.node.clone());
                 } else {
