@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use netlab_core::endpoint_ref::EndpointRef;
 
 /// The questions about Services.
@@ -25,15 +25,18 @@ pub(crate) enum Service {
     ///
     /// What the proxy should have programmed is computed from the manifests and compared, by meaning, with the rules
     /// that a node has: each missing, extra or wrong rule is named, with the share of new connections that fails of it
-    /// and how. Exit 0: the rules are as they should be; 1: they are not.
+    /// and how. With --compare the Service is shown under iptables, nftables and Cilium's eBPF maps side by side, and
+    /// what a first packet costs under each; a proxy whose rules are not given is predicted, and said to be. Exit 0: the
+    /// rules are as they should be; 1: they are not.
     #[command(after_help = "Examples:
   netlab service trace -f examples/broken mynet/web --iptables-save examples/broken/ok.save
-  netlab service trace -f examples/broken mynet/web:http --iptables-save examples/broken/node.save")]
+  netlab service trace -f examples/broken mynet/web:http --iptables-save examples/broken/node.save
+  netlab service trace -f examples/broken mynet/web --cilium examples/broken/cilium
+  netlab service trace -f examples/broken mynet/web --compare --cilium examples/broken/cilium")]
     Trace(Trace),
 }
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("rules").required(true).args(["iptables_save", "nft"])))]
 pub(crate) struct Trace {
     /// The Service and, if wanted, its port by name or number: `[svc/][NAMESPACE/]NAME[:PORT]`
     #[arg(value_name = "SERVICE[:PORT]")]
@@ -44,6 +47,13 @@ pub(crate) struct Trace {
     /// The node's rules, as `nft -j list table ip kube-proxy` (or `ip6`) prints them; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) nft: Option<PathBuf>,
+    /// A map of Cilium's, as `bpftool -j map dump pinned …/cilium_lb4_services_v2` prints it, or a directory of such
+    /// files; give `services_v2`, `backends_v3` and `reverse_nat`
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) cilium: Vec<PathBuf>,
+    /// Show the Service under every kind of proxy side by side; what is not given is predicted
+    #[arg(long)]
+    pub(crate) compare: bool,
     /// The node that has these rules; needed where nodes differ
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,

@@ -5,6 +5,7 @@
 
 use netlab_core::service::fault::{Difference, Fault, Kind, Place};
 use netlab_core::service::follow::Hop;
+use netlab_core::service::nftables;
 use netlab_core::service::trace::{PortTrace, ServiceTrace, Status};
 
 use super::layout::{WIDTH, wrap};
@@ -23,9 +24,9 @@ pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> St
         let word = paint(style, &format!("{word:<6}"));
         text += &format!("{word}  {}{gap}{symptom}\n", paint(STRONG, &head));
     }
-    for fault in &trace.shared {
+    for shared in &trace.shared {
         text.push('\n');
-        text += &broken(fault, source, charset);
+        text += &broken(&shared.fault, source, charset);
     }
     let any = ports.iter().any(|port| port.status == Status::Broken && port.faults().next().is_some());
     for port in ports {
@@ -55,7 +56,7 @@ pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> St
     text
 }
 
-fn headline(port: &PortTrace) -> String {
+pub(super) fn headline(port: &PortTrace) -> String {
     let name =
         if port.port.is_empty() { port.service.clone() } else { format!("{}:{}", port.service, port.port) };
     format!("{name} {} {}", port.protocol, port.address)
@@ -74,7 +75,8 @@ fn walked(hop: &Hop, source: &str, charset: Charset) -> String {
     let from = match hop.choice {
         _ if hop.to.starts_with("DNAT") => String::new(),
         Some((this, all)) => format!("{} {this}/{all} -> ", hop.place.chain),
-        None if hop.depth == 0 && hop.place.line.is_some() => {
+        // Names of chains tell their table in nftables mode.
+        None if hop.depth == 0 && hop.place.table != nftables::TABLE => {
             format!("{} {} -> ", hop.place.table, hop.place.chain)
         }
         None => format!("{} -> ", hop.place.chain),
@@ -84,9 +86,10 @@ fn walked(hop: &Hop, source: &str, charset: Charset) -> String {
     line(Mark::Good, &what, &at(&hop.place, source), charset)
 }
 
-fn broken(fault: &Fault, source: &str, charset: Charset) -> String {
+pub(super) fn broken(fault: &Fault, source: &str, charset: Charset) -> String {
     let Place { table, chain, .. } = &fault.place;
     let what = match fault.kind {
+        _ if table.starts_with("cilium_") => format!("{table} {chain}"),
         Kind::Backend | Kind::Stale | Kind::Shares => format!("{chain} -> {}", fault.object),
         Kind::Frontend | Kind::FrontendTarget | Kind::Jump => format!("{table} {chain} -> {}", fault.object),
         _ if *chain == fault.object => format!("{table} {chain}"),

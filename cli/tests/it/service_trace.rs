@@ -122,8 +122,85 @@ fn a_table_of_nftables_is_followed_too() {
 fn rules_of_one_kind_are_asked_for() {
     let run = netlab(["service", "trace", "-f", "examples/broken", "mynet/web"]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("<--iptables-save <FILE>|--nft <FILE>>"), "{}", run.stderr);
+    assert!(run.stderr.contains("no rules of a node were given"), "{}", run.stderr);
     let both = ["--iptables-save", "examples/broken/ok.save", "--nft", "examples/broken/ok.nft"];
     let run = netlab(["service", "trace", "-f", "examples/broken", "mynet/web"].iter().chain(&both));
     assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("rules of iptables and nftables were given"), "{}", run.stderr);
+    assert!(run.stderr.contains("`--compare`"), "{}", run.stderr);
+}
+
+#[test]
+fn maps_of_cilium_are_followed_too() {
+    let ask = |paths: &[&str], more: &[&str]| {
+        let question = ["service", "trace", "-f", "examples/broken", "mynet/web"];
+        let paths = paths.iter().flat_map(|path| ["--cilium", path]);
+        netlab(question.into_iter().chain(paths).chain(more.iter().copied()))
+    };
+    let directory = "examples/broken/cilium";
+    let run = ask(&[directory], &[]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(1), ""));
+    assert!(
+        run.stdout
+            .starts_with("BROKEN  mynet/web:http TCP 10.96.0.50:80  about 50% of new connections time out\n"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("has no backend 31"), "{}", run.stdout);
+    let run = ask(&[directory], &["-o", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(value["proxyMode"], "cilium");
+    let missing = &value["ports"][0]["missing"][0];
+    assert_eq!([&missing["kind"], &missing["endpoint"]], ["empty", "10.244.1.21:8080"]);
+    // Maps one by one say the same; without the services there is nothing to say.
+    let map = |name: &str| format!("{directory}/cilium_lb4_{name}.map");
+    let (services, backends) = (map("services_v2"), map("backends_v3"));
+    assert_eq!(ask(&[&services, &backends], &[]).code, Some(1));
+    let run = ask(&[&backends], &[]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("bpftool -j map dump pinned"), "{}", run.stderr);
+    let run = ask(&["examples/broken/ok.save"], &[]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("is not what `bpftool -j map dump` prints"), "{}", run.stderr);
+}
+
+#[test]
+fn kinds_of_proxies_stand_side_by_side() {
+    let ask = |more: &[&str]| {
+        let question =
+            ["service", "trace", "-f", "examples/broken", "mynet/web", "--node", "worker", "--compare"];
+        netlab(question.iter().chain(more))
+    };
+    let run = ask(&[]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "nothing was read that could be broken");
+    let row = |run: &crate::run::Run, label: &str| -> Vec<String> {
+        let line = run.stdout.lines().find(|line| line.trim_start().starts_with(label)).expect("the row");
+        line.trim_start()[label.len()..]
+            .split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(row(&run, "IPTABLES"), ["NFTABLES", "CILIUM"]);
+    assert_eq!(row(&run, "read from"), ["predicted"; 3]);
+    let run = ask(&["--iptables-save", "examples/broken/node.save", "--cilium", "examples/broken/cilium"]);
+    assert_eq!(run.code, Some(1));
+    assert_eq!(row(&run, "read from"), ["node.save", "predicted", "cilium"]);
+    assert_eq!(row(&run, "found"), ["BROKEN", "-", "BROKEN"]);
+    assert_eq!(row(&run, "first packet"), ["6 rules", "4 rules", "0 rules"]);
+    assert_eq!(row(&run, "grows with"), ["services, endpoints", "neither", "neither"]);
+    assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
+    let run = ask(&["--nft", "examples/broken/node.nft", "-o", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(value["kind"], "ServiceComparison");
+    let columns = value["columns"].as_array().expect("a list");
+    let sources: Vec<_> = columns.iter().map(|column| column["source"].clone()).collect();
+    assert_eq!(
+        sources,
+        [serde_json::Value::Null, "examples/broken/node.nft".into(), serde_json::Value::Null]
+    );
+    assert_eq!([&columns[1]["ports"][0]["status"], &columns[0]["ports"][0]["status"]], ["broken", "ok"]);
+    assert_eq!(columns[0]["ports"][0]["cost"]["growsWith"], serde_json::json!(["services", "endpoints"]));
+    assert_eq!(columns[2]["ports"][0]["cost"]["lookups"], 3.0);
 }

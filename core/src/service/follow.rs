@@ -31,6 +31,10 @@ pub struct Followed {
     pub hops: Vec<Hop>,
     /// Rules with words that are not understood, among those that were asked.
     pub unread: Vec<Place>,
+    /// How many rules a packet is compared with until it is decided, on average.
+    pub rules: f64,
+    /// How many maps it is looked up in, on average.
+    pub lookups: f64,
 }
 
 /// One step of a packet through the rules.

@@ -5,6 +5,8 @@
 //! ([`iptables`], [`nftables`]) and compared with rules that were found ([`fault`]). Knows no policy.
 
 mod backends;
+pub mod cilium;
+pub mod comparison;
 mod endpoints;
 pub mod expected;
 mod families;

@@ -5,17 +5,17 @@
 
 use serde::Serialize;
 
-use super::expected::{ExpectedFrontend, ExpectedPort};
+use super::expected::{Action, ExpectedFrontend, ExpectedPort};
 use super::fault::{Difference, Fault, Kind};
 use super::follow::{Client, Followed, Hop, Symptom};
-use super::{RouteKind, iptables, nftables};
+use super::{RouteKind, cilium, iptables, nftables};
 use crate::model::service::AddressType;
 
 /// What was found about Services on a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceTrace {
-    /// iptables or nftables.
+    /// iptables, nftables or cilium.
     pub proxy_mode: &'static str,
     /// The version of the rules' shape, where there are several.
     pub layout: Option<&'static str>,
@@ -24,7 +24,31 @@ pub struct ServiceTrace {
     /// By service port and family.
     pub ports: Vec<PortTrace>,
     /// Faults in what all Services share.
-    pub shared: Vec<Fault>,
+    pub shared: Vec<SharedFault>,
+}
+
+/// A fault in what all Services of a family share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharedFault {
+    /// IPv4 or IPv6.
+    pub family: &'static str,
+    /// The fault.
+    #[serde(flatten)]
+    pub fault: Fault,
+}
+
+impl ServiceTrace {
+    /// Adds what was found in another family's rules of the same node and mode.
+    pub fn merge(&mut self, other: Self) {
+        self.layout = self.layout.or(other.layout);
+        self.ports.extend(other.ports);
+        // The port first, then the family: both of one port stand together.
+        self.ports.sort_by(|a, b| {
+            (&a.service, &a.port, a.protocol, a.family).cmp(&(&b.service, &b.port, b.protocol, b.family))
+        });
+        self.shared.extend(other.shared);
+    }
 }
 
 /// What was found about one service port.
@@ -97,6 +121,8 @@ pub enum Rules {
     Iptables(iptables::dump::Dump),
     /// Of nftables mode.
     Nftables(nftables::dump::Dump),
+    /// Of Cilium's eBPF programs.
+    Cilium(cilium::dump::Dump),
 }
 
 impl Rules {
@@ -106,14 +132,35 @@ impl Rules {
         match self {
             Self::Iptables(dump) => dump.family(),
             Self::Nftables(dump) => dump.family,
+            Self::Cilium(dump) => dump.family,
         }
     }
 
-    fn follow(&self, frontend: &ExpectedFrontend) -> Followed {
+    /// iptables, nftables or cilium.
+    #[must_use]
+    pub const fn mode(&self) -> &'static str {
+        match self {
+            Self::Iptables(_) => "iptables",
+            Self::Nftables(_) => "nftables",
+            Self::Cilium(_) => "cilium",
+        }
+    }
+
+    /// The version of the rules' shape in words, where there are several.
+    #[must_use]
+    pub fn layout(&self) -> Option<&'static str> {
+        match self {
+            Self::Iptables(_) | Self::Cilium(_) => None,
+            Self::Nftables(dump) => nftables::layout(dump).map(nftables::Layout::as_str),
+        }
+    }
+
+    pub(super) fn follow(&self, frontend: &ExpectedFrontend) -> Followed {
         let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
         match self {
             Self::Iptables(dump) => iptables::follow(dump, frontend.key, client),
             Self::Nftables(dump) => nftables::follow(dump, frontend.key, client),
+            Self::Cilium(dump) => cilium::follow(dump, frontend.key, client),
         }
     }
 
@@ -121,6 +168,7 @@ impl Rules {
         match self {
             Self::Iptables(dump) => iptables::faults(dump, port),
             Self::Nftables(dump) => nftables::faults(dump, port),
+            Self::Cilium(dump) => cilium::faults(dump, port),
         }
     }
 
@@ -134,6 +182,7 @@ impl Rules {
             Self::Iptables(_) => {
                 "when this Service next changes, or within 1 h (full sync; never with over 1000 endpoints)"
             }
+            Self::Cilium(_) => "when Cilium next writes this Service, or starts anew",
             // Elements are kept in memory and not looked at again; chains are written when the Service changes.
             Self::Nftables(_) => {
                 "within 1 h (full sync); a chain's rules also when this Service next changes"
@@ -145,18 +194,18 @@ impl Rules {
 /// Compares a node's rules with what the ports should have.
 #[must_use]
 pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
-    let (proxy_mode, layout, shared) = match rules {
-        Rules::Iptables(dump) => ("iptables", None, iptables::shared_faults(dump)),
-        Rules::Nftables(dump) => {
-            ("nftables", nftables::layout(dump).map(nftables::Layout::as_str), nftables::shared_faults(dump))
-        }
+    let shared = match rules {
+        Rules::Iptables(dump) => iptables::shared_faults(dump),
+        Rules::Nftables(dump) => nftables::shared_faults(dump),
+        Rules::Cilium(_) => Vec::new(),
     };
+    let family = rules.family();
     ServiceTrace {
-        proxy_mode,
-        layout,
+        proxy_mode: rules.mode(),
+        layout: rules.layout(),
         node: node.to_owned(),
         ports: ports.iter().map(|port| trace_port(rules, port, &shared)).collect(),
-        shared,
+        shared: shared.into_iter().map(|fault| SharedFault { family: family.as_str(), fault }).collect(),
     }
 }
 
@@ -169,7 +218,7 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
         let answering = port.endpoints(frontend.action);
         let mut symptom = followed.shares.symptom(answering);
         if answering.is_empty() {
-            symptom = expected_end(frontend.action, symptom);
+            symptom = expected_end(frontend.action, symptom, rules);
         }
         unread.extend(followed.unread);
         addresses.push(AddressTrace {
@@ -219,9 +268,13 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     }
 }
 
-/// A Service without endpoints should be refused, one without local endpoints dropped: that is no symptom.
-fn expected_end(action: super::expected::Action, found: Symptom) -> Symptom {
-    use super::expected::Action;
+/// A Service without endpoints should be refused, one without local endpoints dropped: that is no symptom. Cilium makes
+/// no difference between them.
+fn expected_end(action: Action, found: Symptom, rules: &Rules) -> Symptom {
+    let found = match (action, rules) {
+        (Action::Drop, Rules::Cilium(_)) => Symptom { refused_share: 0.0, ..found },
+        _ => found,
+    };
     match action {
         Action::Refuse => Symptom { refused_share: 0.0, ..found },
         Action::Drop => Symptom { timeout_share: 0.0, ..found },

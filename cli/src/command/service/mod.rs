@@ -2,4 +2,5 @@
 
 pub(crate) mod endpoints;
 mod named;
+mod rules;
 pub(crate) mod trace;

@@ -1,21 +1,24 @@
 //! `netlab service trace`: a node's own rules, followed and compared.
 
-use std::io::Read as _;
-use std::path::Path;
+use std::collections::BTreeSet;
 
 use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::service::AddressType;
+use netlab_core::service::comparison::{Given, Ports, compare};
 use netlab_core::service::expected::{ExpectedPort, expected};
-use netlab_core::service::trace::{Rules, Status, trace};
-use netlab_core::service::{iptables, nftables, unknown_slices};
+use netlab_core::service::iptables::ProxyOptions;
+use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
+use netlab_core::service::{families, unknown_slices};
 
-use super::named;
+use super::{named, rules};
 use crate::args::globals::Globals;
 use crate::args::service::Trace;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
+use crate::output::service_compare;
 use crate::output::service_trace::render;
 use crate::output::terminal::Terminal;
 
@@ -30,109 +33,148 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let reference: EndpointRef =
         name.parse().map_err(|error| Failure::unreadable(format!("`{name}`: {error}")))?;
     let key = named::service(&reference, globals, cluster)?;
-    let (rules, source) = rules(args)?;
-    let (node, ports) = ports(cluster, &key, port, &rules, args.node.as_deref())?;
-    let trace = trace(&rules, &ports, &node);
+    let question = Question { cluster, key: &key, port, node: args.node.as_deref() };
+    let given = rules::given(args)?;
+    if given.is_empty() && !args.compare {
+        return Err(Failure::unreadable("no rules of a node were given").hint(
+            "name some with `--iptables-save`, `--nft` or `--cilium`, or predict them with `--compare`",
+        ));
+    }
     let mut not_examined = input.not_examined;
     let unknown = cluster.services.get(&key).and_then(|service| unknown_slices(cluster, &key, service));
     not_examined.extend(unknown);
-    let incomplete = !not_examined.is_empty();
-    terminal.answer(&Envelope::new("ServiceTrace", &trace, not_examined.clone()), |terminal| {
-        not_examined.iter().fold(render(&trace, &source, terminal.charset), |text, what| {
-            text + &format!("not examined: {what}\n")
-        })
-    })?;
-    let broken = trace.ports.iter().any(|port| port.status == Status::Broken);
-    Ok(match (incomplete, broken) {
-        (true, _) => Exit::CannotTell,
-        (false, true) => Exit::No,
-        (false, false) => Exit::Yes,
+    let told =
+        |text: String| not_examined.iter().fold(text, |text, what| text + &format!("not examined: {what}\n"));
+    let broken = if args.compare {
+        let comparison = question.compare(&given)?;
+        let envelope = Envelope::new("ServiceComparison", &comparison, not_examined.clone());
+        terminal
+            .answer(&envelope, |terminal| told(service_compare::render(&comparison, terminal.charset)))?;
+        let mut read = comparison.columns.iter().filter(|column| column.source.is_some());
+        read.any(|column| column.ports.iter().any(|port| port.trace.status == Status::Broken))
+    } else {
+        let (trace, source) = question.trace(&given)?;
+        let envelope = Envelope::new("ServiceTrace", &trace, not_examined.clone());
+        terminal.answer(&envelope, |terminal| told(render(&trace, &source, terminal.charset)))?;
+        trace.ports.iter().any(|port| port.status == Status::Broken)
+    };
+    Ok(match (not_examined.is_empty(), broken) {
+        (false, _) => Exit::CannotTell,
+        (true, true) => Exit::No,
+        (true, false) => Exit::Yes,
     })
 }
 
-/// The rules that were named, and where they are from.
-fn rules(args: &Trace) -> Result<(Rules, String), Failure> {
-    let (path, command) = match (&args.iptables_save, &args.nft) {
-        (Some(path), _) => (path, "iptables-save"),
-        (None, Some(path)) => (path, "nft -j list table ip kube-proxy"),
-        (None, None) => return Err(Failure::unreadable("no rules: name `--iptables-save` or `--nft`")),
-    };
-    let text = read(path)?;
-    let refused = |error: &dyn std::error::Error| {
-        Failure::unreadable(format!("`{}` is not what `{command}` prints", path.display()))
-            .because(error)
-            .hint(format!("give the whole text of `{command}`, run as root on the node"))
-    };
-    let rules = if args.iptables_save.is_some() {
-        Rules::Iptables(iptables::dump::parse(&text).map_err(|error| refused(&error))?)
-    } else {
-        Rules::Nftables(nftables::dump::parse(&text).map_err(|error| refused(&error))?)
-    };
-    Ok((rules, path.display().to_string()))
+/// Which Service is asked for, and on which node.
+struct Question<'a> {
+    cluster: &'a Cluster,
+    key: &'a ObjectKey,
+    port: Option<&'a str>,
+    node: Option<&'a str>,
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(drop)
-    } else {
-        std::fs::read(path).map(|read| bytes = read)
-    };
-    let failure = || Failure::unreadable(format!("cannot read `{}`", path.display()));
-    read.map_err(|error| failure().because(&error))?;
-    String::from_utf8(bytes).map_err(|error| failure().because(&error))
-}
-
-/// What the node's proxy should have for the Service, or for one port of it.
-fn ports(
-    cluster: &Cluster,
-    key: &ObjectKey,
-    port: Option<&str>,
-    rules: &Rules,
-    node: Option<&str>,
-) -> Result<(String, Vec<ExpectedPort>), Failure> {
-    let family = rules.family();
-    let of = |node: &str| -> Vec<ExpectedPort> {
-        let mut ports = expected(cluster, node, family);
-        ports.retain(|expected| expected.name.service == *key);
-        ports
-    };
-    let (node, mut ports) = match node {
-        Some(node) if cluster.nodes.contains_key(node) => (node.to_owned(), of(node)),
-        Some(node) => return Err(Failure::unreadable(format!("`--node {node}`: no such Node in the input"))),
-        None => {
-            let mut nodes = cluster.nodes.keys();
-            let first = nodes.next().cloned().unwrap_or_default();
-            let ports = of(&first);
-            // Which endpoints are on the node is no matter of iptables' rules.
-            let placeless = |mut ports: Vec<ExpectedPort>| {
-                for port in ports.iter_mut().filter(|_| matches!(rules, Rules::Iptables(_))) {
-                    port.on_node.clear();
-                }
-                ports
-            };
-            let same = placeless(ports.clone());
-            if let Some(other) = nodes.find(|other| placeless(of(other)) != same) {
-                return Err(Failure::unreadable(format!("{key} is another one on {first} than on {other}"))
-                    .hint("say with `--node` whose rules these are"));
+impl Question<'_> {
+    /// The trace through one proxy's rules, both families of them if both were given.
+    fn trace(&self, given: &[Given]) -> Result<(ServiceTrace, String), Failure> {
+        let modes: BTreeSet<&str> = given.iter().map(|given| given.rules.mode()).collect();
+        if modes.len() > 1 {
+            let modes: Vec<&str> = modes.into_iter().collect();
+            return Err(Failure::unreadable(format!("rules of {} were given", modes.join(" and ")))
+                .hint("give those of one proxy, or add `--compare`"));
+        }
+        let mut whole: Option<ServiceTrace> = None;
+        for one in given {
+            let (node, ports) = self.ports(one.rules.family(), same_everywhere(&one.rules))?;
+            let part = trace(&one.rules, &ports, &node);
+            match &mut whole {
+                Some(whole) => whole.merge(part),
+                None => whole = Some(part),
             }
-            (first, ports)
         }
-    };
-    if ports.is_empty() {
-        let what = format!("no proxy has rules for {key} in {}", family.as_str());
-        return Err(Failure::unreadable(what).hint("`netlab service endpoints` says why"));
+        let whole = whole.filter(|whole| !whole.ports.is_empty()).ok_or_else(|| {
+            let families: Vec<&str> = given.iter().map(|one| one.rules.family().as_str()).collect();
+            let what = format!("no proxy has rules for {} in {}", self.key, families.join(" and "));
+            Failure::unreadable(what).hint("`netlab service endpoints` says why")
+        })?;
+        Ok((whole, given.first().map(|given| given.source.clone()).unwrap_or_default()))
     }
-    if let Some(port) = port {
-        let known: Vec<String> = ports.iter().map(|expected| expected.name.to_string()).collect();
-        ports.retain(|expected| {
-            expected.name.port == port
-                || expected.frontends.iter().any(|frontend| frontend.key.port.to_string() == port)
-        });
-        if ports.is_empty() {
-            return Err(Failure::unreadable(format!("{key} has no port `{port}`"))
-                .hint(format!("it has {}", known.join(", "))));
+
+    /// All kinds of proxies side by side.
+    fn compare(&self, given: &[Given]) -> Result<netlab_core::service::comparison::Comparison, Failure> {
+        let mut read: BTreeSet<AddressType> = given.iter().map(|given| given.rules.family()).collect();
+        if read.is_empty() {
+            let service = self.cluster.services.get(self.key);
+            read.extend(service.map(|service| families(self.cluster, service)).unwrap_or_default());
         }
+        let mut by_family = Vec::new();
+        let mut node = String::new();
+        let same = given.iter().all(|given| same_everywhere(&given.rules));
+        for family in read {
+            let (of, asked) = self.ports(family, same)?;
+            if !asked.is_empty() {
+                let all = expected(self.cluster, &of, family);
+                by_family.push((family, asked, all, ProxyOptions::of(self.cluster, family)));
+            }
+            node = of;
+        }
+        if by_family.is_empty() {
+            return Err(Failure::unreadable(format!("no proxy has rules for {}", self.key))
+                .hint("`netlab service endpoints` says why"));
+        }
+        let ports: Vec<Ports<'_>> = by_family
+            .iter()
+            .map(|(family, asked, all, options)| Ports { family: *family, asked, all, options })
+            .collect();
+        Ok(compare(given, &ports, &node))
     }
-    Ok((node, ports))
+
+    /// What the node's proxy should have for the Service, or for one port of it, in a family; `same` when it is no
+    /// matter for these rules which endpoints are on the node.
+    fn ports(&self, family: AddressType, same: bool) -> Result<(String, Vec<ExpectedPort>), Failure> {
+        let of = |node: &str| -> Vec<ExpectedPort> {
+            let mut ports = expected(self.cluster, node, family);
+            ports.retain(|expected| expected.name.service == *self.key);
+            ports
+        };
+        let (node, mut ports) = match self.node {
+            Some(node) if self.cluster.nodes.contains_key(node) => (node.to_owned(), of(node)),
+            Some(node) => {
+                return Err(Failure::unreadable(format!("`--node {node}`: no such Node in the input")));
+            }
+            None => {
+                let mut nodes = self.cluster.nodes.keys();
+                let first = nodes.next().cloned().unwrap_or_default();
+                let ports = of(&first);
+                let placeless = |mut ports: Vec<ExpectedPort>| {
+                    for port in ports.iter_mut().filter(|_| same) {
+                        port.on_node.clear();
+                    }
+                    ports
+                };
+                let here = placeless(ports.clone());
+                if let Some(other) = nodes.find(|other| placeless(of(other)) != here) {
+                    let what = format!("{} is another one on {first} than on {other}", self.key);
+                    return Err(Failure::unreadable(what).hint("say with `--node` whose rules these are"));
+                }
+                (first, ports)
+            }
+        };
+        if let Some(port) = self.port.filter(|_| !ports.is_empty()) {
+            let known: Vec<String> = ports.iter().map(|expected| expected.name.to_string()).collect();
+            ports.retain(|expected| {
+                expected.name.port == port
+                    || expected.frontends.iter().any(|frontend| frontend.key.port.to_string() == port)
+            });
+            if ports.is_empty() {
+                return Err(Failure::unreadable(format!("{} has no port `{port}`", self.key))
+                    .hint(format!("it has {}", known.join(", "))));
+            }
+        }
+        Ok((node, ports))
+    }
+}
+
+/// Which endpoints are on the node is a matter of nftables' rules alone, for packets to oneself.
+const fn same_everywhere(rules: &Rules) -> bool {
+    !matches!(rules, Rules::Nftables(_))
 }

@@ -4,12 +4,15 @@
 //! kube-proxy 1.36 (`pkg/proxy/iptables/proxier.go`), without its canaries, its chains for health checks and
 //! kubelet's own. Written from the description of the rules, for labs and for comparison; it is not kube-proxy.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
 use super::chain;
+use crate::model::cluster::Cluster;
+use crate::model::service::AddressType;
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort};
 
@@ -20,6 +23,20 @@ pub struct ProxyOptions {
     pub pod_cidr: Option<IpNet>,
     /// The bit that asks for masquerading.
     pub mark: u32,
+}
+
+impl ProxyOptions {
+    /// What a cluster's proxies are told of a family: the smallest net that all nodes' pod CIDRs are in, if any.
+    #[must_use]
+    pub fn of(cluster: &Cluster, family: AddressType) -> Self {
+        let nets = cluster.nodes.values().flat_map(|node| &node.pod_cidrs);
+        let nets = nets.filter(|net| AddressType::of(net.addr()) == family).copied();
+        let pod_cidr = nets.reduce(|wide, net| {
+            let wider = std::iter::successors(Some(wide), IpNet::supernet);
+            wider.into_iter().find(|wide| wide.contains(&net)).unwrap_or(wide)
+        });
+        Self { pod_cidr, ..Self::default() }
+    }
 }
 
 impl Default for ProxyOptions {
@@ -52,12 +69,13 @@ pub(super) const JUMPS: [(&str, &str, &str, bool); 13] = [
 #[derive(Default)]
 struct Lines {
     chains: Vec<String>,
+    known: BTreeSet<String>,
     rules: Vec<String>,
 }
 
 impl Lines {
     fn chain(&mut self, name: &str) {
-        if !self.chains.iter().any(|known| known == name) {
+        if self.known.insert(name.to_owned()) {
             self.chains.push(name.to_owned());
         }
     }

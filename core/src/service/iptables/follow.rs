@@ -14,10 +14,12 @@ use crate::service::follow::{Client, DEEPEST, Followed, Hop};
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
     let walk = Walk { dump, to, client };
-    let left = if walk.jumps("nat", "PREROUTING", "KUBE-SERVICES") {
-        walk.chain("nat", "KUBE-SERVICES", 1.0, 0, &mut followed)
-    } else {
-        1.0
+    let left = match walk.jump("nat", "PREROUTING", "KUBE-SERVICES") {
+        Some(position) => {
+            followed.rules += count(position);
+            walk.chain("nat", "KUBE-SERVICES", 1.0, 0, &mut followed)
+        }
+        None => 1.0,
     };
     // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody has.
     let (refused, dropped) = walk.ends();
@@ -36,8 +38,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn jumps(&self, table: &str, from: &str, to: &str) -> bool {
-        self.dump.rules(table, from).iter().any(|rule| rule.target.as_deref() == Some(to))
+    /// The position of a jump in its chain.
+    fn jump(&self, table: &str, from: &str, to: &str) -> Option<usize> {
+        let mut rules = self.dump.rules(table, from).iter();
+        rules.find(|rule| rule.target.as_deref() == Some(to)).map(|rule| rule.position)
     }
 
     /// Walks a chain with a share of the packets; the answer is what it gives back.
@@ -53,6 +57,7 @@ impl Walk<'_> {
             if left <= 0.0 {
                 break;
             }
+            followed.rules += left;
             let choice = is_choice(rule).then(|| {
                 chosen += 1;
                 (chosen, choices)
@@ -147,6 +152,11 @@ impl Walk<'_> {
         }
         (false, false)
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far fewer rules than 2^52")]
+fn count(position: usize) -> f64 {
+    position as f64
 }
 
 /// A rule that sends a share of the packets to an endpoint's chain.

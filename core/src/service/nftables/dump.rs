@@ -87,6 +87,14 @@ pub struct Rule {
     pub act: Act,
 }
 
+impl Rule {
+    /// A rule without a condition.
+    #[must_use]
+    pub const fn always(act: Act) -> Self {
+        Self { handle: None, source: None, not_from: Vec::new(), from_node: false, known_client: None, act }
+    }
+}
+
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
@@ -120,6 +128,14 @@ pub fn parse(text: &str) -> Result<Dump, DumpError> {
         column: error.column(),
         what: error.to_string(),
     })?;
+    read(&value)
+}
+
+/// Reads what was parsed as JSON before.
+///
+/// # Errors
+/// [`DumpError`] when it is something else, or has no table of kube-proxy.
+pub fn read(value: &Value) -> Result<Dump, DumpError> {
     let Some(items) = value.get("nftables").and_then(Value::as_array) else {
         return Err(DumpError::Shape { what: "this is other JSON".to_owned() });
     };
@@ -206,14 +222,8 @@ fn verdict(value: &Value) -> Verdict {
 }
 
 fn rule(object: &Value) -> Rule {
-    let mut rule = Rule {
-        handle: object.get("handle").and_then(Value::as_u64),
-        source: None,
-        not_from: Vec::new(),
-        from_node: false,
-        known_client: None,
-        act: Act::Unknown,
-    };
+    let mut rule =
+        Rule { handle: object.get("handle").and_then(Value::as_u64), ..Rule::always(Act::Unknown) };
     let mut unknown = false;
     for statement in object.get("expr").and_then(Value::as_array).into_iter().flatten() {
         let Some((word, body)) = statement.as_object().and_then(|one| one.iter().next()) else { continue };

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use super::dump::{Act, Rule, Verdict};
 use super::{Layout, chain};
+use crate::model::port::Protocol;
 use crate::model::service::AddressType;
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort};
@@ -19,29 +21,32 @@ pub const TABLE: &str = "kube-proxy";
 
 /// The parts of the table that Services fill.
 #[derive(Default)]
-struct Table {
-    cluster_ips: BTreeSet<String>,
-    service_ips: BTreeMap<String, String>,
-    node_ports: BTreeMap<String, String>,
-    ends: BTreeMap<String, String>,
-    node_port_ends: BTreeMap<String, String>,
-    firewalls: BTreeMap<String, String>,
-    hairpins: BTreeSet<String>,
-    affinity: BTreeMap<String, u32>,
-    chains: BTreeMap<String, Vec<String>>,
+pub(super) struct Table {
+    pub(super) cluster_ips: BTreeSet<String>,
+    pub(super) service_ips: BTreeMap<String, Verdict>,
+    pub(super) node_ports: BTreeMap<String, Verdict>,
+    pub(super) ends: BTreeMap<String, Verdict>,
+    pub(super) node_port_ends: BTreeMap<String, Verdict>,
+    /// Whose the keys of the two maps above are.
+    pub(super) comments: BTreeMap<String, String>,
+    pub(super) firewalls: BTreeMap<String, Verdict>,
+    pub(super) hairpins: BTreeSet<String>,
+    pub(super) affinity: BTreeMap<String, u32>,
+    pub(super) chains: BTreeMap<String, Chain>,
+}
+
+/// The rules of one chain of a service port.
+pub(super) struct Chain {
+    /// The port's.
+    pub(super) protocol: Protocol,
+    /// In order.
+    pub(super) rules: Vec<Rule>,
 }
 
 /// Writes the table of one family; a table that is there is replaced at once.
 #[must_use]
 pub fn emit(ports: &[ExpectedPort], family: AddressType, layout: Layout, options: &ProxyOptions) -> String {
-    let mut table = Table::default();
-    for port in ports {
-        for frontend in &port.frontends {
-            table.entry(port, frontend);
-        }
-        table.chains(port, layout, options);
-    }
-    table.finish(family, options)
+    Table::of(ports, layout, options).finish(family, options)
 }
 
 /// `ip` or `ip6`.
@@ -53,6 +58,17 @@ const fn ip(family: AddressType) -> &'static str {
 }
 
 impl Table {
+    pub(super) fn of(ports: &[ExpectedPort], layout: Layout, options: &ProxyOptions) -> Self {
+        let mut table = Self::default();
+        for port in ports {
+            for frontend in &port.frontends {
+                table.entry(port, frontend);
+            }
+            table.chains(port, layout, options);
+        }
+        table
+    }
+
     fn entry(&mut self, port: &ExpectedPort, frontend: &ExpectedFrontend) {
         let name = &port.name;
         let (protocol, number) = (frontend.key.protocol.lower(), frontend.key.port);
@@ -72,55 +88,56 @@ impl Table {
             _ => port.has_endpoints().then(|| chain::external(name)),
         };
         if let Some(target) = goes_on {
-            let element = (key.clone(), format!("goto {target}"));
+            let element = (key.clone(), Verdict::Goto(target));
             let map =
                 if frontend.key.address.is_none() { &mut self.node_ports } else { &mut self.service_ips };
             map.extend([element]);
             if frontend.kind == RouteKind::LoadBalancer && !port.source_ranges.is_empty() {
-                self.firewalls.insert(key.clone(), format!("goto {}", chain::firewall(name)));
+                self.firewalls.insert(key.clone(), Verdict::Goto(chain::firewall(name)));
             }
         }
         let end = match frontend.action {
-            Action::Refuse => "goto reject-chain",
-            Action::Drop => "drop",
+            Action::Refuse => Verdict::Goto("reject-chain".to_owned()),
+            Action::Drop => Verdict::Drop,
             Action::Cluster | Action::Local => return,
         };
+        let comment = key.clone();
         let ends = if frontend.key.address.is_none() { &mut self.node_port_ends } else { &mut self.ends };
-        ends.insert(format!("{key} comment \"{name}\""), end.to_owned());
+        ends.insert(key, end);
+        self.comments.insert(comment, name.to_string());
     }
 
     fn chains(&mut self, port: &ExpectedPort, layout: Layout, options: &ProxyOptions) {
         let name = &port.name;
-        let family = ip(port.family);
         for (chain, endpoints) in [(chain::cluster(name), &port.cluster), (chain::local(name), &port.local)] {
             if !endpoints.is_empty() {
                 let rules = self.balance(port, endpoints, layout);
-                self.chains.insert(chain, rules);
+                self.chain(chain, port, rules);
             }
         }
         let is_external = port.frontends.iter().any(|frontend| frontend.kind != RouteKind::ClusterIp);
+        let to = |chain: String| Rule::always(Act::Verdict(Verdict::Goto(chain)));
         if is_external && port.has_endpoints() {
-            let mark = format!("mark set mark or {:#x}", options.mark);
             let mut rules = Vec::new();
             if port.policy.external_local {
                 if let Some(pods) = options.pod_cidr {
-                    rules.push(format!("{family} saddr {pods} goto {}", chain::cluster(name)));
+                    rules.push(Rule { source: Some((false, pods)), ..to(chain::cluster(name)) });
                 }
-                rules.push(format!("fib saddr type local {mark}"));
-                rules.push(format!("fib saddr type local goto {}", chain::cluster(name)));
+                rules.push(Rule { from_node: true, ..Rule::always(Act::Mark) });
+                rules.push(Rule { from_node: true, ..to(chain::cluster(name)) });
                 if !port.local.is_empty() {
-                    rules.push(format!("goto {}", chain::local(name)));
+                    rules.push(to(chain::local(name)));
                 }
             } else {
-                rules.push(mark);
-                rules.push(format!("goto {}", chain::cluster(name)));
+                rules.push(Rule::always(Act::Mark));
+                rules.push(to(chain::cluster(name)));
             }
-            self.chains.insert(chain::external(name), rules);
+            self.chain(chain::external(name), port, rules);
         }
         if !port.source_ranges.is_empty() {
-            let ranges: Vec<String> = port.source_ranges.iter().map(ToString::to_string).collect();
-            let rule = format!("{family} saddr != {{ {} }} drop", ranges.join(", "));
-            self.chains.insert(chain::firewall(name), vec![rule]);
+            let drop = Rule::always(Act::Verdict(Verdict::Drop));
+            let rule = Rule { not_from: port.source_ranges.clone(), ..drop };
+            self.chain(chain::firewall(name), port, vec![rule]);
         }
         for endpoint in &port.on_node {
             let (address, number) = (endpoint.ip(), endpoint.port());
@@ -129,20 +146,16 @@ impl Table {
         }
     }
 
-    fn balance(&mut self, port: &ExpectedPort, endpoints: &[SocketAddr], layout: Layout) -> Vec<String> {
-        let (name, family) = (&port.name, ip(port.family));
-        let protocol = name.protocol.lower();
-        let count = endpoints.len();
+    fn chain(&mut self, name: String, port: &ExpectedPort, rules: Vec<Rule>) {
+        self.chains.insert(name, Chain { protocol: port.name.protocol, rules });
+    }
+
+    fn balance(&mut self, port: &ExpectedPort, endpoints: &[SocketAddr], layout: Layout) -> Vec<Rule> {
+        let name = &port.name;
+        let numbered = || (0_u64..).zip(endpoints.iter().copied());
+        let divisor = u64::try_from(endpoints.len()).unwrap_or(u64::MAX);
         if layout == Layout::Maps && port.affinity.is_none() {
-            let elements: Vec<String> = endpoints
-                .iter()
-                .enumerate()
-                .map(|(index, endpoint)| format!("{index} : {} . {}", endpoint.ip(), endpoint.port()))
-                .collect();
-            return vec![format!(
-                "meta l4proto {protocol} dnat {family} to numgen random mod {count} map {{ {} }}",
-                elements.join(", ")
-            )];
+            return vec![Rule::always(Act::Spread(divisor, numbered().collect()))];
         }
         let mut rules = Vec::new();
         for endpoint in endpoints {
@@ -150,22 +163,70 @@ impl Table {
             let mut own = Vec::new();
             if let Some(seconds) = port.affinity {
                 let set = chain::affinity(name, *endpoint);
-                rules.push(format!("{family} saddr @{set} goto {chain}"));
-                own.push(format!("update @{set} {{ {family} saddr }}"));
+                let known = Rule::always(Act::Verdict(Verdict::Goto(chain.clone())));
+                rules.push(Rule { known_client: Some(set.clone()), ..known });
+                own.push(Rule::always(Act::Remember(set.clone())));
                 self.affinity.insert(set, seconds);
             }
-            own.push(format!("meta l4proto {protocol} dnat to {endpoint}"));
-            self.chains.insert(chain, own);
+            own.push(Rule::always(Act::Translate(*endpoint)));
+            self.chain(chain, port, own);
         }
-        let elements: Vec<String> = endpoints
-            .iter()
-            .enumerate()
-            .map(|(index, endpoint)| format!("{index} : goto {}", chain::endpoint(name, *endpoint)))
-            .collect();
-        rules.push(format!("numgen random mod {count} vmap {{ {} }}", elements.join(", ")));
+        let choices =
+            numbered().map(|(number, endpoint)| (number, Verdict::Goto(chain::endpoint(name, endpoint))));
+        rules.push(Rule::always(Act::Choose(divisor, choices.collect())));
         rules
     }
+}
 
+/// A rule in the language of `nft`.
+fn rule_text(rule: &Rule, ip: &str, protocol: Protocol, mark: u32) -> String {
+    let protocol = protocol.lower();
+    let mut words: Vec<String> = Vec::new();
+    if rule.from_node {
+        words.push("fib saddr type local".to_owned());
+    }
+    if let Some((not, net)) = &rule.source {
+        words.push(format!("{ip} saddr {}{net}", if *not { "!= " } else { "" }));
+    }
+    if !rule.not_from.is_empty() {
+        let nets: Vec<String> = rule.not_from.iter().map(ToString::to_string).collect();
+        words.push(format!("{ip} saddr != {{ {} }}", nets.join(", ")));
+    }
+    if let Some(set) = &rule.known_client {
+        words.push(format!("{ip} saddr @{set}"));
+    }
+    words.push(match &rule.act {
+        Act::Verdict(verdict) => verdict_text(verdict),
+        Act::Choose(divisor, choices) => {
+            let elements = choices.iter().map(|(number, to)| format!("{number} : {}", verdict_text(to)));
+            format!("numgen random mod {divisor} vmap {{ {} }}", elements.collect::<Vec<_>>().join(", "))
+        }
+        Act::Spread(divisor, to) => {
+            let elements = to.iter().map(|(number, to)| format!("{number} : {} . {}", to.ip(), to.port()));
+            let elements = elements.collect::<Vec<_>>().join(", ");
+            format!("meta l4proto {protocol} dnat {ip} to numgen random mod {divisor} map {{ {elements} }}")
+        }
+        Act::Translate(to) => format!("meta l4proto {protocol} dnat to {to}"),
+        Act::Lookup(map) => format!("vmap @{map}"),
+        Act::Mark => format!("mark set mark or {mark:#x}"),
+        Act::Masquerade => "masquerade".to_owned(),
+        Act::Remember(set) => format!("update @{set} {{ {ip} saddr }}"),
+        Act::Unknown => String::new(),
+    });
+    words.join(" ")
+}
+
+fn verdict_text(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Goto(chain) => format!("goto {chain}"),
+        Verdict::Jump(chain) => format!("jump {chain}"),
+        Verdict::Drop => "drop".to_owned(),
+        Verdict::Reject => "reject".to_owned(),
+        Verdict::Other(word) => word.clone(),
+    }
+}
+
+impl Table {
     fn finish(self, family: AddressType, options: &ProxyOptions) -> String {
         let ip = ip(family);
         let address = if family == AddressType::Ipv6 { "ipv6_addr" } else { "ipv4_addr" };
@@ -177,9 +238,16 @@ impl Table {
             }
             None => String::new(),
         };
-        let elements = |map: &BTreeMap<String, String>| {
-            list(&map.iter().map(|(key, value)| format!("{key} : {value}")).collect::<Vec<_>>())
+        let none = BTreeMap::new();
+        let commented = |map: &BTreeMap<String, Verdict>, comments: &BTreeMap<String, String>| {
+            let comment = |key: &String| {
+                comments.get(key).map(|text| format!(" comment \"{text}\"")).unwrap_or_default()
+            };
+            let element =
+                |(key, to): (&String, &Verdict)| format!("{key}{} : {}", comment(key), verdict_text(to));
+            list(&map.iter().map(element).collect::<Vec<_>>())
         };
+        let elements = |map: &BTreeMap<String, Verdict>| commented(map, &none);
         let set = |set: BTreeSet<String>| list(&set.into_iter().collect::<Vec<_>>());
         let mut text = format!(
             "table {ip} {TABLE} {{}}\ndelete table {ip} {TABLE}\ntable {ip} {TABLE} {{\n\
@@ -194,8 +262,9 @@ impl Table {
         }
         // A chain must be there before an element goes to it.
         text += "chain reject-chain { reject; }\n";
-        for (name, rules) in order(&self.chains) {
-            text += &format!("chain {name} {{\n{}\n}}\n", rules.join("\n"));
+        for (name, chain) in order(&self.chains) {
+            let rules = chain.rules.iter().map(|rule| rule_text(rule, ip, chain.protocol, options.mark));
+            text += &format!("chain {name} {{\n{}\n}}\n", rules.collect::<Vec<_>>().join("\n"));
         }
         text += &format!(
             "map service-ips {{ type {key} : verdict; {} }}\n\
@@ -205,8 +274,8 @@ impl Table {
              map firewall-ips {{ type {key} : verdict; {} }}\n",
             elements(&self.service_ips),
             elements(&self.node_ports),
-            elements(&self.ends),
-            elements(&self.node_port_ends),
+            commented(&self.ends, &self.comments),
+            commented(&self.node_port_ends, &self.comments),
             elements(&self.firewalls)
         );
         let port = "meta l4proto . th dport";
@@ -235,13 +304,13 @@ impl Table {
 }
 
 /// Chains that others go to come first: endpoints, then services, then what comes from outside.
-fn order(chains: &BTreeMap<String, Vec<String>>) -> Vec<(&String, &Vec<String>)> {
+fn order(chains: &BTreeMap<String, Chain>) -> Vec<(&String, &Chain)> {
     let rank = |name: &str| {
         ["endpoint-", "service-", "local-", "external-", "firewall-"]
             .iter()
             .position(|prefix| name.starts_with(prefix))
     };
-    let mut ordered: Vec<(&String, &Vec<String>)> = chains.iter().collect();
+    let mut ordered: Vec<(&String, &Chain)> = chains.iter().collect();
     ordered.sort_by_key(|(name, _)| rank(name));
     ordered
 }

@@ -26,12 +26,19 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
     let map = map_of(to);
     let element = key(to.address, to.protocol, to.port);
-    let jumps = dump.chains.get("nat-prerouting").is_some_and(|rules| {
-        rules.iter().any(|rule| rule.act == Act::Verdict(Verdict::Jump("services".to_owned())))
-    });
-    let asked = dump.chains.get("services").into_iter().flatten();
-    let looked_up = asked.clone().any(|rule| rule.act == Act::Lookup(map.to_owned()));
-    let verdict = dump.maps.get(map).and_then(|map| map.get(&element)).filter(|_| jumps && looked_up);
+    let position = |chain: &str, act: &Act| {
+        dump.chains.get(chain).and_then(|rules| rules.iter().position(|rule| rule.act == *act))
+    };
+    let jump = position("nat-prerouting", &Act::Verdict(Verdict::Jump("services".to_owned())));
+    let looked_up = position("services", &Act::Lookup(map.to_owned())).filter(|_| jump.is_some());
+    let verdict = dump.maps.get(map).and_then(|map| map.get(&element)).filter(|_| looked_up.is_some());
+    followed.rules += jump.map_or(0.0, |index| count(index + 1));
+    if let Some(index) = looked_up {
+        followed.rules += count(index + 1);
+        // Every map of the chain up to this one was asked before it.
+        let before = dump.chains.get("services").into_iter().flatten().take(index + 1);
+        followed.lookups += count(before.filter(|rule| matches!(rule.act, Act::Lookup(_))).count());
+    }
     let left = match verdict {
         Some(Verdict::Goto(target) | Verdict::Jump(target)) => {
             followed.hops.push(Hop {
@@ -97,6 +104,7 @@ impl Walk<'_> {
     fn chain(&self, name: &str, share: f64, depth: usize, followed: &mut Followed) -> f64 {
         let Some(rules) = self.dump.chains.get(name).filter(|_| depth <= DEEPEST) else { return share };
         for (index, rule) in rules.iter().enumerate() {
+            followed.rules += share;
             let place = in_chain(name, index + 1, rule);
             if rule.act == Act::Unknown {
                 followed.unread.push(place);
@@ -114,6 +122,7 @@ impl Walk<'_> {
                     return 0.0;
                 }
                 Act::Spread(divisor, elements) => {
+                    followed.lookups += share;
                     let part = part(share, *divisor);
                     let mut left = share;
                     for (number, to) in elements.iter().filter(|(number, _)| *number < divisor) {
@@ -124,6 +133,7 @@ impl Walk<'_> {
                     return nothing(left);
                 }
                 Act::Choose(divisor, elements) => {
+                    followed.lookups += share;
                     let part = part(share, *divisor);
                     let mut left = share;
                     for (number, verdict) in elements.iter().filter(|(number, _)| *number < divisor) {
@@ -150,6 +160,11 @@ impl Walk<'_> {
         }
         share
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far fewer rules than 2^52")]
+fn count(rules: usize) -> f64 {
+    rules as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far fewer endpoints than 2^52")]

@@ -4,12 +4,14 @@ mod compare;
 pub mod dump;
 mod emit;
 mod follow;
+mod listing;
 
 use serde::{Deserialize, Serialize};
 
 pub use compare::{faults, shared_faults};
 pub use emit::{TABLE, emit};
 pub use follow::{follow, layout};
+pub use listing::listing;
 
 /// The shape of the chains of a service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
