@@ -36,6 +36,17 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
+    /// A file of a container, or its root, could not be opened.
+    #[error("cannot read {path} of process {pid}")]
+    OpenContainer {
+        /// The process.
+        pid: u32,
+        /// The file, as the container names it.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
     /// No thread could be started to work in a namespace.
     #[error("cannot start a thread for a network namespace")]
     Thread {
@@ -109,7 +120,7 @@ impl NodeError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Malformed { .. } => Blame::Bug,
-            Self::OpenNamespace { .. } => Blame::Input,
+            Self::OpenNamespace { .. } | Self::OpenContainer { .. } => Blame::Input,
             _ => Blame::Kernel,
         }
     }
@@ -119,6 +130,7 @@ impl NodeError {
         let source = match self {
             Self::CreateNamespace { source }
             | Self::OpenNamespace { source, .. }
+            | Self::OpenContainer { source, .. }
             | Self::EnterNamespace { source, .. }
             | Self::Thread { source }
             | Self::NetlinkSocket { source, .. }
@@ -138,6 +150,7 @@ impl NodeError {
         match self {
             Self::CreateNamespace { source }
             | Self::OpenNamespace { source, .. }
+            | Self::OpenContainer { source, .. }
             | Self::EnterNamespace { source, .. }
             | Self::Thread { source }
             | Self::NetlinkSocket { source, .. }

@@ -9,6 +9,7 @@
 )]
 
 pub mod capability;
+pub mod container;
 pub mod error;
 pub mod netlink;
 pub mod netns;

@@ -1,7 +1,6 @@
 //! `netlab dns query`: one raw question, and all that is seen of it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use netlab_core::envelope::Envelope;
@@ -82,13 +81,7 @@ fn open(place: &str) -> Result<Netns, Failure> {
 
 fn not_entered(error: &NodeError) -> Failure {
     let what = "the network namespace cannot be entered";
-    let refused = match error {
-        NodeError::OpenNamespace { source, .. } | NodeError::EnterNamespace { source, .. } => {
-            source.kind() == ErrorKind::PermissionDenied
-        }
-        _ => false,
-    };
-    let failure = if refused { Failure::not_allowed(what) } else { Failure::unreadable(what) };
+    let failure = if error.is_permission() { Failure::not_allowed(what) } else { Failure::unreadable(what) };
     failure.because(error)
 }
 
