@@ -47,6 +47,17 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
+    /// A dump of the node could not be had.
+    #[error("cannot read `{what}`{}", if said.is_empty() { String::new() } else { format!(" ({said})") })]
+    Dump {
+        /// The file, or the command.
+        what: String,
+        /// What the command said.
+        said: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// No thread could be started to work in a namespace.
     #[error("cannot start a thread for a network namespace")]
     Thread {
@@ -131,6 +142,7 @@ impl NodeError {
             Self::CreateNamespace { source }
             | Self::OpenNamespace { source, .. }
             | Self::OpenContainer { source, .. }
+            | Self::Dump { source, .. }
             | Self::EnterNamespace { source, .. }
             | Self::Thread { source }
             | Self::NetlinkSocket { source, .. }
@@ -151,6 +163,7 @@ impl NodeError {
             Self::CreateNamespace { source }
             | Self::OpenNamespace { source, .. }
             | Self::OpenContainer { source, .. }
+            | Self::Dump { source, .. }
             | Self::EnterNamespace { source, .. }
             | Self::Thread { source }
             | Self::NetlinkSocket { source, .. }

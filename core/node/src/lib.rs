@@ -10,6 +10,7 @@
 
 pub mod capability;
 pub mod container;
+pub mod dump;
 pub mod error;
 pub mod netlink;
 pub mod netns;

@@ -2,6 +2,7 @@
 
 mod capability;
 mod container;
+mod dump;
 mod netlink;
 mod netns;
 mod require;
