@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use netlab_plugin::evidence::{Outcome, Position, Probe, Transport};
 
-use super::View;
+use super::{View, is_connect};
 
 /// Which rows are meant; `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +151,8 @@ impl Ask {
     }
 
     fn matches(&self, probe: &Probe) -> bool {
-        self.from.as_ref().is_none_or(|from| *from == probe.from)
+        !is_connect(probe)
+            && self.from.as_ref().is_none_or(|from| *from == probe.from)
             && self.servers.as_ref().is_none_or(|servers| servers.contains(&probe.server))
             && self.port.is_none_or(|port| port == probe.port)
             && self.transport.is_none_or(|transport| transport == probe.transport)

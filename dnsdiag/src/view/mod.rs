@@ -14,6 +14,7 @@ mod proxy;
 mod segments;
 mod servers;
 mod subject;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +35,7 @@ pub use proxy::{Proxy, cite};
 pub use segments::Segments;
 pub use servers::{ContainerState, LogClass, LogLine, log_lines};
 pub use subject::Subject;
+pub use wanted::{NameserverSeen, TRUTH_FACTS, Wanted, is_connect, row_ids};
 
 /// The evidence, understood.
 #[derive(Debug)]

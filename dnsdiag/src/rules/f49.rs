@@ -1,0 +1,59 @@
+//! F49: a nameserver has an IPv6 address, and the pod has no way to it.
+
+use std::net::IpAddr;
+
+use super::{Class, Hit, Rule, command};
+use crate::bundle::layout;
+use crate::view::{Reach, View};
+
+pub(super) const RULE: Rule = Rule {
+    mode: "F49",
+    id: "NAMESERVER-IPV6-UNROUTABLE",
+    class: Class::DnsConfig,
+    title: "a nameserver's IPv6 address cannot be reached from a pod without IPv6",
+    needs: &[layout::POD_RESOLV_CONF, layout::PROBES, layout::PODS],
+    latent: false,
+    test,
+};
+
+fn test(view: &View<'_>) -> Option<Hit> {
+    let subject = view.subject()?;
+    let has_v6 = subject.pod.addresses.iter().any(IpAddr::is_ipv6);
+    let servers = view.nameservers_seen();
+    let lost = servers.iter().find(|server| {
+        let unroutable = server.udp.reach == Reach::Unroutable;
+        let silent = matches!(server.udp.reach, Reach::Silent | Reach::Rejected);
+        server.address.is_ipv6() && (unroutable || (silent && !has_v6))
+    })?;
+    let other = servers.iter().find(|server| server.udp.reach.answers());
+    let route = lost.udp.reach == Reach::Unroutable;
+    let mut hit = if route { Hit::high(summary(lost.address)) } else { Hit::medium(summary(lost.address)) }
+        .because(if route {
+            format!("sending to {} fails at once: there is no route in the pod", lost.address)
+        } else {
+            format!(
+                "{} is silent ({}): each wait for it costs the resolver's timeout",
+                lost.address,
+                lost.udp.count()
+            )
+        })
+        .citing([layout::POD_RESOLV_CONF])
+        .citing(lost.udp.ids.clone());
+    if !has_v6 {
+        hit = hit.because(format!("{} has no IPv6 address", view.target)).citing([layout::PODS]);
+    }
+    hit = match other {
+        Some(other) => hit
+            .because(format!("{} answers ({})", other.address, other.udp.count()))
+            .citing(other.udp.ids.clone()),
+        None => hit.because("no other nameserver answers"),
+    };
+    Some(
+        hit.fix(format!("remove {} from the pod's nameservers (clusterDNS, dnsConfig or the node's file), or give the pod IPv6", lost.address))
+            .verify(command::query(view, &command::canary(view), lost.address, "")),
+    )
+}
+
+fn summary(address: IpAddr) -> String {
+    format!("no way leads to the nameserver {address}")
+}

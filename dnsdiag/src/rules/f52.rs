@@ -1,0 +1,98 @@
+//! F52: large UDP answers are lost on the way: fragments are dropped, or the path's MTU is smaller than it claims.
+
+use netlab_plugin::evidence::{Outcome, Probe, Transport};
+
+use super::{Class, Hit, Rule, command};
+use crate::bundle::layout;
+use crate::resolv_conf::Dialect;
+use crate::view::{Ask, View, row_ids};
+
+pub(super) const RULE: Rule = Rule {
+    mode: "F52",
+    id: "EDNS-FRAG",
+    class: Class::NotDns,
+    title: "UDP answers that are large are lost; small ones, and TCP, come through",
+    needs: &[layout::PROBES],
+    latent: false,
+    test,
+};
+
+fn test(view: &View<'_>) -> Option<Hit> {
+    let rows = view.rows(&Ask::from_pod());
+    let lost = |probe: &Probe| {
+        probe.transport == Transport::Udp
+            && probe.edns.is_some_and(|size| size > 512)
+            && probe.result == Outcome::Silent
+            && probe.none_answered()
+    };
+    for (id, big) in rows.iter().copied().filter(|(_, probe)| lost(probe)) {
+        let same = |probe: &Probe| {
+            probe.server == big.server
+                && probe.name == big.name
+                && probe.qtype == big.qtype
+                && probe.all_answered()
+        };
+        let small: Vec<_> = rows
+            .iter()
+            .copied()
+            .filter(|(_, probe)| {
+                probe.transport == Transport::Udp
+                    && probe.edns.unwrap_or(512) < big.edns.unwrap_or(0)
+                    && same(probe)
+            })
+            .collect();
+        let tcp: Vec<_> = rows
+            .iter()
+            .copied()
+            .filter(|(_, probe)| probe.transport == Transport::Tcp && same(probe))
+            .collect();
+        if small.is_empty() || tcp.is_empty() {
+            continue;
+        }
+        let size = tcp.iter().filter_map(|(_, probe)| probe.bytes).max();
+        if size.is_some_and(|size| size <= 512) {
+            continue;
+        }
+        // An OPT record in a question with a small answer comes through, or it is not the size that matters.
+        let opt_passes = rows.iter().copied().find(|(_, probe)| {
+            probe.server == big.server
+                && probe.edns.is_some()
+                && probe.transport == Transport::Udp
+                && probe.all_answered()
+        });
+        let sends_edns =
+            view.conf().is_some_and(|conf| conf.options.edns0) || matches!(view.dialect(), Dialect::Go(_));
+        let what = size.map_or("a large answer".to_owned(), |size| format!("an answer of {size} bytes"));
+        let summary = format!("large UDP answers from {} are lost", big.server);
+        let mut hit = if opt_passes.is_some() { Hit::high(summary) } else { Hit::medium(summary) };
+        hit = hit
+            .because(format!(
+                "{} {}: with EDNS {} nothing comes ({}), without or with less it does, and TCP brings {what}",
+                big.name,
+                big.qtype,
+                big.edns.unwrap_or(0),
+                format_args!("0/{}", big.sent)
+            ))
+            .citing([id])
+            .citing(row_ids(&small))
+            .citing(row_ids(&tcp));
+        match opt_passes {
+            Some((id, _)) => {
+                hit = hit.because("small answers to questions with EDNS come through").citing([id])
+            }
+            None => {
+                hit = hit.because("no question with EDNS was answered at all: it may be EDNS that is dropped")
+            }
+        }
+        if !sends_edns && view.libc().is_some() {
+            hit = hit.because(
+                "this libc asks without EDNS and over TCP when told to: resolvers that use EDNS are hit",
+            );
+        }
+        return Some(
+            hit.fix("set `bufsize 1232` in the Corefile, and make the path carry its MTU (overlay header, fragments)")
+                .verify(command::query(view, &big.name, big.server, &format!("--edns {}", big.edns.unwrap_or(4096)))),
+        );
+    }
+    None
+}
