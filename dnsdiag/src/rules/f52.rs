@@ -67,21 +67,22 @@ fn test(view: &View<'_>) -> Option<Hit> {
         let mut hit = if opt_passes.is_some() { Hit::high(summary) } else { Hit::medium(summary) };
         hit = hit
             .because(format!(
-                "{} {}: with EDNS {} nothing comes ({}), without or with less it does, and TCP brings {what}",
+                "{} {}: with EDNS {} nothing comes (0/{}), without or with less it does, and TCP brings {what}",
                 big.name,
                 big.qtype,
                 big.edns.unwrap_or(0),
-                format_args!("0/{}", big.sent)
+                big.sent
             ))
             .citing([id])
             .citing(row_ids(&small))
             .citing(row_ids(&tcp));
         match opt_passes {
             Some((id, _)) => {
-                hit = hit.because("small answers to questions with EDNS come through").citing([id])
+                hit = hit.because("small answers to questions with EDNS come through").citing([id]);
             }
             None => {
-                hit = hit.because("no question with EDNS was answered at all: it may be EDNS that is dropped")
+                hit =
+                    hit.because("no question with EDNS was answered at all: it may be EDNS that is dropped");
             }
         }
         if !sends_edns && view.libc().is_some() {
