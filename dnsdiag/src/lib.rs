@@ -8,6 +8,7 @@
 //! The way of a diagnosis: [`bundle`] reads evidence, [`view`] is what the models make of it, [`check`] tells it step by
 //! step, [`rules`] has one file for each way to fail, and [`mod@diagnosis`] concludes.
 
+pub mod answers;
 pub mod bundle;
 pub mod check;
 pub mod diagnosis;
@@ -15,7 +16,9 @@ pub mod kubelet;
 pub mod probe;
 pub mod records;
 pub mod resolv_conf;
+pub mod resolver;
 pub mod rules;
+pub mod script;
 pub mod version;
 pub mod view;
 

@@ -291,3 +291,9 @@ fn unused_option(conf: &mut ResolvConf, line: u32, word: &str) {
         conf.note(line, NoteKind::UnknownOption, format!("`{word}` is no option that {reader} knows"));
     }
 }
+
+/// A name that is an address to glibc and musl, which then ask nobody.
+pub(crate) fn literal(text: &str) -> Option<std::net::IpAddr> {
+    let v4 = address::inet_aton(text).map(std::net::IpAddr::V4);
+    v4.or_else(|| address::inet6(text).map(|(address, _)| std::net::IpAddr::V6(address)))
+}

@@ -2,7 +2,9 @@
 
 mod bundles;
 mod kubelet;
+mod plan;
 mod probe;
 mod records;
 mod require;
 mod resolv_conf;
+mod vector;

@@ -1,0 +1,134 @@
+//! One run as it goes: the clock, who was asked what, and what came back.
+//!
+//! Invariant: what a server would see is a [`Query`]; what nobody would see is [`Lost`]; time never goes back.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use super::{Millis, seconds};
+use crate::answers::{Answer, Answers, Qtype, Question, Transport};
+
+/// A query that reaches a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Query {
+    /// From 1.
+    pub n: usize,
+    /// Seconds since the lookup began.
+    #[serde(serialize_with = "seconds")]
+    pub at: Millis,
+    /// The server.
+    pub nameserver: IpAddr,
+    /// How it is asked.
+    pub transport: Transport,
+    /// The name, with its final dot.
+    pub qname: String,
+    /// The type.
+    pub qtype: Qtype,
+    /// What comes back.
+    pub answer: Answer,
+    /// False when it is sent only if another answer comes later than this server's.
+    pub certain: bool,
+}
+
+/// A query that reaches nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lost {
+    /// Seconds since the lookup began.
+    #[serde(serialize_with = "seconds")]
+    pub at: Millis,
+    /// Where it was sent.
+    pub nameserver: IpAddr,
+    /// How.
+    pub transport: Transport,
+    /// The name, with its final dot.
+    pub qname: String,
+    /// The type.
+    pub qtype: Qtype,
+    /// Why nobody sees it.
+    pub because: LostBecause,
+}
+
+/// Why nobody sees a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LostBecause {
+    /// Nobody listens there.
+    Unreachable,
+    /// It is no DNS message that a server could read.
+    Malformed,
+}
+
+/// A run.
+#[derive(Clone)]
+pub(super) struct Trace<'a> {
+    answers: &'a dyn Answers,
+    servers: &'a [IpAddr],
+    pub(super) now: Millis,
+    pub(super) queries: Vec<Query>,
+    pub(super) lost: Vec<Lost>,
+    asked: BTreeMap<(IpAddr, String, Qtype), u32>,
+}
+
+impl<'a> Trace<'a> {
+    pub(super) fn new(answers: &'a dyn Answers, servers: &'a [IpAddr]) -> Self {
+        Self { answers, servers, now: 0, queries: Vec::new(), lost: Vec::new(), asked: BTreeMap::new() }
+    }
+
+    pub(super) fn servers(&self) -> &'a [IpAddr] {
+        self.servers
+    }
+
+    /// Asks, and tells the answer.
+    pub(super) fn ask(&mut self, server: IpAddr, transport: Transport, name: &str, qtype: Qtype) -> Answer {
+        self.ask_perhaps(server, transport, name, qtype, true)
+    }
+
+    /// The same for a question that depends on a race when `certain` is false.
+    pub(super) fn ask_perhaps(
+        &mut self,
+        server: IpAddr,
+        transport: Transport,
+        name: &str,
+        qtype: Qtype,
+        certain: bool,
+    ) -> Answer {
+        let name = super::name::absolute(name);
+        let count = self.asked.entry((server, name.to_ascii_lowercase(), qtype)).or_default();
+        let question = Question { nameserver: server, transport, name: &name, qtype, asked_before: *count };
+        let answer = self.answers.answer(&question);
+        if answer == Answer::Unreachable {
+            self.lose(server, transport, name, qtype, LostBecause::Unreachable);
+            return answer;
+        }
+        *count += 1;
+        let n = self.queries.len() + 1;
+        let at = self.now;
+        self.queries.push(Query {
+            n,
+            at,
+            nameserver: server,
+            transport,
+            qname: name,
+            qtype,
+            answer,
+            certain,
+        });
+        answer
+    }
+
+    /// Notes a query that nobody can see.
+    pub(super) fn lose(
+        &mut self,
+        nameserver: IpAddr,
+        transport: Transport,
+        qname: String,
+        qtype: Qtype,
+        because: LostBecause,
+    ) {
+        self.lost.push(Lost { at: self.now, nameserver, transport, qname, qtype, because });
+    }
+}

@@ -1,0 +1,173 @@
+//! Measured lookups, and when a plan agrees with one.
+//!
+//! Agreement: some run of the plan has the measured return code, its duration within the tolerance, and its queries.
+//! Queries agree when each server saw what the run sends to it, in that order and at those times (within the
+//! tolerance), with these freedoms and no others:
+//! - musl asks its servers at the same moment, so the order *between* servers is anybody's guess; glibc's is held to;
+//! - Go's A and AAAA, and musl's two connections, go side by side: each type has its order, not the two together;
+//! - what a run sends only if a race goes one way (`certain: false`) may be missing, and of musl's repeats after
+//!   SERVFAIL any server that failed may have got any;
+//! - a recorder that stopped with the lookup may have missed what was sent in its last instants;
+//! - by as much as servers saw queries late, they answered late, too, and the whole took longer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use netlab_dnsdiag::answers::Transport;
+use netlab_dnsdiag::resolv_conf;
+use netlab_dnsdiag::resolver::{Family, Libc, Lookup, Query, QueryPlan, Run, plan};
+use netlab_dnsdiag::script::Script;
+use serde::Deserialize;
+
+/// How far times may be apart.
+pub(crate) const TOLERANCE: f64 = 0.4;
+
+/// One scenario, and what was measured.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Vector {
+    pub(crate) name: String,
+    pub(crate) resolv_conf: String,
+    pub(crate) server: serde_json::Value,
+    pub(crate) query: String,
+    pub(crate) family: String,
+    #[serde(default)]
+    pub(crate) observed: BTreeMap<String, Observed>,
+}
+
+/// What one library did.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Observed {
+    pub(crate) rc: i32,
+    pub(crate) seconds: f64,
+    /// `AT NAMESERVER TRANSPORT NAME TYPE`.
+    pub(crate) queries: Vec<String>,
+    /// True when the recorder waited for stragglers.
+    #[serde(default)]
+    pub(crate) complete: bool,
+}
+
+/// A query that a server saw.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) at: f64,
+    pub(crate) what: String,
+}
+
+impl Vector {
+    pub(crate) fn lookup(&self) -> Lookup {
+        let family = match self.family.as_str() {
+            "inet" => Family::Inet,
+            "inet6" => Family::Inet6,
+            _ => Family::Unspec,
+        };
+        Lookup { name: self.query.clone(), family }
+    }
+
+    pub(crate) fn script(&self) -> Script {
+        self.server.to_string().parse().unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
+    pub(crate) fn plan(&self, libc: Libc) -> QueryPlan {
+        let conf = resolv_conf::read(self.resolv_conf.as_bytes(), libc.dialect());
+        plan(&self.lookup(), &conf, libc, &self.script())
+    }
+}
+
+fn seconds(query: &Query) -> f64 {
+    f64::from(u32::try_from(query.at).expect("a short lookup")) / 1000.0
+}
+
+fn what(query: &Query) -> String {
+    format!("{} {} {} {}", query.nameserver, query.transport, query.qname, query.qtype)
+}
+
+/// Why the plan does not agree, for each of its runs; `Ok` when one does.
+pub(crate) fn agrees(plan: &QueryPlan, observed: &Observed) -> Result<(), String> {
+    let mut why = Vec::new();
+    for run in &plan.runs {
+        match run_agrees(plan, run, observed) {
+            Ok(()) => return Ok(()),
+            Err(reason) => why.push(format!("rc {:?} {:?} ms: {reason}", run.outcome.rc, run.outcome.millis)),
+        }
+    }
+    Err(why.join("\n  or "))
+}
+
+fn run_agrees(plan: &QueryPlan, run: &Run, observed: &Observed) -> Result<(), String> {
+    let end =
+        run.outcome.millis.map(|millis| f64::from(u32::try_from(millis).expect("a short lookup")) / 1000.0);
+    let end = end.ok_or("never ends")?;
+    if run.outcome.rc != Some(observed.rc) {
+        return Err(format!("rc {} was seen", observed.rc));
+    }
+    let seen: Vec<Seen> = observed
+        .queries
+        .iter()
+        .map(|line| {
+            let (at, what) = line.split_once(' ').expect("AT WHAT");
+            Seen { at: at.parse().expect("seconds"), what: what.to_owned() }
+        })
+        .collect();
+    let single = plan.resolv_conf.nameservers.len() == 1;
+    // Streams whose order is held to, by what a query says.
+    let stream = |server: &str, transport: &str, qtype: &str| match plan.libc {
+        Libc::Glibc(_) => String::new(),
+        Libc::Musl(_) if transport == "tcp" => format!("{server} tcp {qtype}"),
+        Libc::Musl(_) => format!("{server} udp"),
+        Libc::Go(_) => qtype.to_owned(),
+    };
+    let mut planned: BTreeMap<String, Vec<(f64, String, bool)>> = BTreeMap::new();
+    for query in &run.queries {
+        let key =
+            stream(&query.nameserver.to_string(), &query.transport.to_string(), &query.qtype.to_string());
+        planned.entry(key).or_default().push((seconds(query), what(query), query.certain));
+    }
+    let mut measured: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
+    for one in seen {
+        let words: Vec<&str> = one.what.split(' ').collect();
+        let [server, transport, _, qtype] = words.as_slice() else { panic!("four words: {}", one.what) };
+        measured.entry(stream(server, transport, qtype)).or_default().push(one);
+    }
+    let keys: BTreeSet<String> = planned.keys().chain(measured.keys()).cloned().collect();
+    let failing = servers_that_fail(run);
+    let mut late: f64 = 0.0;
+    for key in keys {
+        let expected = planned.get(&key).cloned().unwrap_or_default();
+        let mut rest = measured.get(&key).cloned().unwrap_or_default().into_iter().peekable();
+        for (at, what, certain) in expected {
+            let fits = rest.peek().is_some_and(|one| one.what == what && (one.at - at).abs() <= TOLERANCE);
+            if fits {
+                late = late.max(rest.next().map_or(0.0, |one| one.at - at));
+                continue;
+            }
+            // A repeat after SERVFAIL can have gone to another server that fails, or be none at all.
+            let missed = !observed.complete && at >= end - TOLERANCE && rest.peek().is_none();
+            if certain && !missed {
+                return Err(format!("{at} {what} is planned, {:?} was seen", rest.peek()));
+            }
+        }
+        for one in rest {
+            let server: IpAddr =
+                one.what.split(' ').next().and_then(|word| word.parse().ok()).expect("a server");
+            if single || !failing.contains(&server) {
+                return Err(format!("{one:?} was seen and is not planned"));
+            }
+        }
+    }
+    if observed.seconds < end - TOLERANCE || observed.seconds > end + TOLERANCE + late {
+        return Err(format!("{} s were seen", observed.seconds));
+    }
+    Ok(())
+}
+
+/// Servers to which musl may repeat a question at once.
+fn servers_that_fail(run: &Run) -> BTreeSet<IpAddr> {
+    let uncertain = run.queries.iter().any(|query| !query.certain);
+    run.queries
+        .iter()
+        .filter(|query| uncertain && query.transport == Transport::Udp)
+        .filter(|query| query.answer == netlab_dnsdiag::answers::Answer::ServFail)
+        .map(|query| query.nameserver)
+        .collect()
+}
