@@ -5,6 +5,7 @@
 
 mod s06_policy;
 mod s07_probes;
+mod s09_kernel;
 
 use netlab_plugin::check::{Check, CheckInfo, CheckOutcome, Target};
 use netlab_plugin::evidence::Evidence;
@@ -29,7 +30,7 @@ pub struct Step {
 }
 
 /// The steps in order.
-pub const STEPS: &[Step] = &[s06_policy::STEP, s07_probes::STEP];
+pub const STEPS: &[Step] = &[s06_policy::STEP, s07_probes::STEP, s09_kernel::STEP];
 
 impl Check for Step {
     fn describe(&self) -> CheckInfo {

@@ -6,6 +6,51 @@
 
 mod command;
 mod f01;
+mod f02;
+mod f03;
+mod f04;
+mod f05;
+mod f06;
+mod f07;
+mod f08;
+mod f09;
+mod f10;
+mod f11;
+mod f12;
+mod f13;
+mod f14;
+mod f15;
+mod f17;
+mod f18;
+mod f19;
+mod f20;
+mod f21;
+mod f22;
+mod f23;
+mod f24;
+mod f25;
+mod f26;
+mod f27;
+mod f28;
+mod f29;
+mod f30;
+mod f31;
+mod f32;
+mod f33;
+mod f34;
+mod f35;
+mod f36;
+mod f37;
+mod f38;
+mod f39;
+mod f40;
+mod f41;
+mod f42;
+mod f43;
+mod f44;
+mod f45;
+mod f46;
+mod f47;
 mod f48;
 mod f49;
 mod f52;
@@ -27,7 +72,52 @@ pub use rule::{Class, Confidence, Hit, Rule};
 /// The rules in the order in which they are asked: the first that fires is the verdict, later ones contribute. What is
 /// sufficient by itself comes before what could be its consequence.
 pub const RULES: &[Rule] = &[
+    f14::RULE,
+    f33::RULE,
+    f34::RULE,
+    f37::RULE,
+    f36::RULE,
+    f38::RULE,
+    f26::RULE,
+    f35::RULE,
+    f05::RULE,
+    f03::RULE,
     f01::RULE,
+    f04::RULE,
+    f07::RULE,
+    f02::RULE,
+    f06::RULE,
+    f28::RULE,
+    f29::RULE,
+    f12::RULE,
+    f17::RULE,
+    f15::RULE,
+    f18::RULE,
+    f19::RULE,
+    f11::RULE,
+    f13::RULE,
+    f10::RULE,
+    f08::RULE,
+    f09::RULE,
+    f30::RULE,
+    f31::RULE,
+    f32::RULE,
+    f20::RULE,
+    f27::RULE,
+    f21::RULE,
+    f25::RULE,
+    f24::RULE,
+    f22::RULE,
+    f23::RULE,
+    f39::RULE,
+    f44::RULE,
+    f43::RULE,
+    f45::RULE,
+    f46::RULE,
+    f41::RULE,
+    f42::RULE,
+    f47::RULE,
+    f40::RULE,
     f49::RULE,
     f48::RULE,
     f52::RULE,

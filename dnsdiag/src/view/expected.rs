@@ -20,9 +20,12 @@ pub const EXPECTED_FACTS: [&str; 4] =
 impl View<'_> {
     /// The kubelet's configuration; `None` when it was not recorded or cannot be read.
     #[must_use]
-    pub fn kubelet(&self) -> Option<KubeletConfig> {
-        let text = self.text(layout::KUBELET)?;
-        KubeletConfig::read(&Document { name: layout::KUBELET.into(), text: text.into() }).ok()
+    pub fn kubelet(&self) -> Option<&KubeletConfig> {
+        let read = || {
+            let text = self.text(layout::KUBELET)?;
+            KubeletConfig::read(&Document { name: layout::KUBELET.into(), text: text.into() }).ok()
+        };
+        self.kubelet.get_or_init(read).as_ref()
     }
 
     /// The file that this kubelet reads on the node.
@@ -47,12 +50,7 @@ impl View<'_> {
             host_network: subject.host_network(),
             dns: subject.pod.dns.as_deref(),
         };
-        let node = NodeDns {
-            config: &config,
-            host: host.as_ref(),
-            families: &families,
-            limits: Limits::of(&config),
-        };
+        let node = NodeDns { config, host: host.as_ref(), families: &families, limits: Limits::of(config) };
         Some(expected(pod, &node))
     }
 

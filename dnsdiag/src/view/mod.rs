@@ -6,9 +6,11 @@
 mod asked;
 mod conf;
 mod conntrack;
+mod corefile;
 mod counters;
 mod dns;
 mod expected;
+mod names;
 mod policy;
 mod proxy;
 mod segments;
@@ -16,20 +18,25 @@ mod servers;
 mod subject;
 mod wanted;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::diagnostic::Severity;
 use netlab_core::input::{self, Budget, Document, Loaded};
+use netlab_core::policy::Rulesets;
 use netlab_plugin::check::Target;
-use netlab_plugin::evidence::Evidence;
+use netlab_plugin::evidence::{Evidence, Probe};
 
 use crate::bundle::layout::{self, Format};
+use crate::kubelet::KubeletConfig;
 
 pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen};
 pub use conf::{NODE_LOCAL, Server};
 pub use conntrack::{Flow, Tuple, place};
+pub use corefile::Forward;
 pub use dns::{DnsEndpoint, DnsService};
 pub use expected::EXPECTED_FACTS;
+pub use names::{Candidate, Told};
 pub use policy::{POLICY_FACTS, PolicyAnswer, PolicyVerdict};
 pub use proxy::{Proxy, cite};
 pub use segments::Segments;
@@ -48,6 +55,11 @@ pub struct View<'e> {
     pub loaded: Loaded,
     /// Why a file counts as not recorded although it is there; by file.
     pub unreadable: BTreeMap<String, String>,
+    probes: Vec<(&'e str, &'e Probe)>,
+    policies: OnceCell<Result<Rulesets, String>>,
+    proxies: [OnceCell<Option<Proxy>>; 2],
+    kubelet: OnceCell<Option<KubeletConfig>>,
+    domain: OnceCell<Option<String>>,
 }
 
 impl<'e> View<'e> {
@@ -69,14 +81,24 @@ impl<'e> View<'e> {
                 .entry(file.to_string())
                 .or_insert_with(|| format!("{file}{line}: {} ({})", problem.message, problem.code));
         }
-        Self { target, evidence, loaded, unreadable }
+        Self {
+            target,
+            evidence,
+            loaded,
+            unreadable,
+            probes: evidence.probes().collect(),
+            policies: OnceCell::new(),
+            proxies: [OnceCell::new(), OnceCell::new()],
+            kubelet: OnceCell::new(),
+            domain: OnceCell::new(),
+        }
     }
 
     /// True when the file was recorded (or looked for and not there) and could be read.
     #[must_use]
     pub fn knows(&self, file: &str) -> bool {
         if file == layout::PROBES {
-            return self.evidence.probes().next().is_some();
+            return !self.probes.is_empty();
         }
         self.evidence.examined(file) && !self.unreadable.contains_key(file)
     }
@@ -97,13 +119,16 @@ impl<'e> View<'e> {
     /// `svc.`; `None` when neither tells.
     #[must_use]
     pub fn domain(&self) -> Option<String> {
-        let configured =
-            self.kubelet().map(|kubelet| kubelet.cluster_domain).filter(|domain| !domain.is_empty());
-        let searched = || {
-            let conf = self.conf()?;
-            conf.search.iter().find_map(|suffix| suffix.strip_prefix("svc.").map(str::to_owned))
+        let find = || {
+            let configured = self.kubelet().map(|kubelet| kubelet.cluster_domain.clone());
+            let configured = configured.filter(|domain| !domain.is_empty());
+            let searched = || {
+                let conf = self.conf()?;
+                conf.search.iter().find_map(|suffix| suffix.strip_prefix("svc.").map(str::to_owned))
+            };
+            configured.or_else(searched).map(|domain| domain.trim_end_matches('.').to_owned())
         };
-        configured.or_else(searched).map(|domain| domain.trim_end_matches('.').to_owned())
+        self.domain.get_or_init(find).clone()
     }
 }
 

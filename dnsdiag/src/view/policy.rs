@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::policy::evaluate::{PairEvaluation, Side};
 use netlab_core::policy::query::{End, Query, Service};
-use netlab_core::policy::{Scope, compile, evaluate};
+use netlab_core::policy::{Rulesets, Scope, compile, evaluate};
 use netlab_plugin::evidence::Transport;
 
 use super::View;
@@ -120,14 +120,10 @@ impl View<'_> {
         let owner =
             cluster.pods.iter().find(|(_, pod)| !pod.host_network && pod.addresses.contains(&address));
         let to = owner.map_or(End::Address(address), |(key, _)| End::Pod(key.clone()));
-        let mut scope = BTreeSet::from([from.clone()]);
-        if let End::Pod(key) = &to {
-            scope.insert(key.clone());
-        }
-        let compiled = compile(cluster, &self.loaded.policies, &Scope::Pods(scope));
-        if let Some(refused) = compiled.diagnostics.first() {
-            return unknown(refused.message.clone());
-        }
+        let rulesets = match self.rulesets() {
+            Ok(rulesets) => rulesets,
+            Err(why) => return unknown(why.clone()),
+        };
         let protocol = match transport {
             Transport::Udp => 17,
             Transport::Tcp => 6,
@@ -137,7 +133,7 @@ impl View<'_> {
             to: vec![to],
             service: Service::Port { protocol, port },
         };
-        let evaluation = match evaluate(cluster, &compiled.rulesets, &query) {
+        let evaluation = match evaluate(cluster, rulesets, &query) {
             Ok(evaluation) => evaluation,
             Err(error) => return unknown(error.to_string()),
         };
@@ -150,6 +146,28 @@ impl View<'_> {
             return unknown(why.clone());
         }
         decided(pair, transport)
+    }
+}
+
+impl View<'_> {
+    /// The tables of the pod, of the DNS pods and of what else the probes concern: compiled once.
+    fn rulesets(&self) -> &Result<Rulesets, String> {
+        self.policies.get_or_init(|| {
+            let mut scope = BTreeSet::from([self.key()]);
+            scope.extend(self.dns_pods().into_iter().map(|(key, _)| key.clone()));
+            let endpoints = self.dns_endpoints();
+            let behind = self.loaded.cluster.pods.iter().filter(|(_, pod)| {
+                endpoints.iter().any(|endpoint| pod.addresses.contains(&endpoint.address))
+                    || self.probes.iter().any(|(_, probe)| pod.addresses.contains(&probe.server))
+                    || self.nameservers().iter().any(|server| pod.addresses.contains(server))
+            });
+            scope.extend(behind.map(|(key, _)| key.clone()));
+            let compiled = compile(&self.loaded.cluster, &self.loaded.policies, &Scope::Pods(scope));
+            match compiled.diagnostics.first() {
+                Some(refused) => Err(refused.message.clone()),
+                None => Ok(compiled.rulesets),
+            }
+        })
     }
 }
 

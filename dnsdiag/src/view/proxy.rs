@@ -55,12 +55,18 @@ pub fn cite(file: &str, fault: &Fault) -> String {
 impl View<'_> {
     /// The rules of the pod's node in the family of an address.
     #[must_use]
-    pub fn proxy(&self, address: IpAddr) -> Option<Proxy> {
+    pub fn proxy(&self, address: IpAddr) -> Option<&Proxy> {
+        let family = AddressType::of(address);
+        let [v4, v6] = &self.proxies;
+        let cell = if family == AddressType::Ipv4 { v4 } else { v6 };
+        cell.get_or_init(|| self.compare_proxy(family)).as_ref()
+    }
+
+    fn compare_proxy(&self, family: AddressType) -> Option<Proxy> {
         if !self.missing(&[layout::SERVICES, layout::SLICES, layout::NODES]).is_empty() {
             return None;
         }
         let node = self.subject()?.node()?;
-        let family = AddressType::of(address);
         let (file, rules) = self.proxy_rules(family)?;
         let ports = expected(&self.loaded.cluster, node, family);
         Some(Proxy { file, trace: trace(&rules, &ports, node) })

@@ -1,6 +1,6 @@
 //! The DNS pods: their state, and what their logs say.
 //!
-//! Invariant: log lines are recognised loosely by what CoreDNS writes (`plugin/errors`, `plugin/loop`, `plugin/kubernetes`,
+//! Invariant: log lines are recognised loosely by what `CoreDNS` writes (`plugin/errors`, `plugin/loop`, `plugin/kubernetes`,
 //! `plugin/reload`), never by their exact text; a line that fits nothing means nothing.
 
 use netlab_core::model::cluster::ObjectKey;

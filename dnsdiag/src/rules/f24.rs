@@ -1,0 +1,47 @@
+//! F24: the provider's limit on packets to its own resolver.
+
+use super::{Class, Hit, Rule};
+use crate::bundle::layout;
+use crate::view::{View, seen};
+
+pub(super) const RULE: Rule = Rule {
+    mode: "F24",
+    id: "UPSTREAM-LIMIT",
+    class: Class::Upstream,
+    title: "the provider drops questions to its resolver above its rate limit",
+    needs: &[layout::PROBES, layout::COUNTERS],
+    latent: false,
+    test,
+};
+
+fn test(view: &View<'_>) -> Option<Hit> {
+    let outside = view.outside();
+    let all = seen(&outside);
+    let segments = view.segments();
+    let failing = outside.iter().any(|(_, probe)| {
+        probe.some_answered()
+            || !probe.all_answered()
+            || probe.result == netlab_plugin::evidence::Outcome::Servfail
+    });
+    if all.sent == 0 || !failing || !segments.vip_udp.reach.answers() {
+        return None;
+    }
+    let grown = view.grown("linklocal_allowance_exceeded");
+    let (owner, name, growth) = grown.first()?;
+    let dns_nodes: Vec<String> =
+        view.dns_endpoints().into_iter().filter_map(|endpoint| endpoint.node).collect();
+    let many = dns_nodes.iter().filter(|node| *node == owner).count() / 2;
+    let mut hit = Hit::high("the provider's resolver limits the DNS pods' node")
+        .because(format!("{owner}: {name} grew by {growth:.0}: packets to link-local services were dropped"))
+        .because(format!("{} questions for names outside were answered, all of those within", all.count()))
+        .citing(all.ids)
+        .citing(segments.vip_udp.ids)
+        .citing([layout::COUNTERS]);
+    if many > 1 {
+        hit = hit.because(format!("{many} DNS pods are on {owner} and share its limit"));
+    }
+    Some(
+        hit.fix("spread the DNS pods over nodes, cache on each node, and ask less (lower ndots, longer TTL)")
+            .verify(format!("ethtool -S eth0 | grep linklocal_allowance_exceeded   # on {owner}")),
+    )
+}
