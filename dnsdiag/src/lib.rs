@@ -12,6 +12,7 @@ pub mod answers;
 pub mod bundle;
 pub mod check;
 pub mod diagnosis;
+pub mod gather;
 pub mod kubelet;
 pub mod probe;
 pub mod records;

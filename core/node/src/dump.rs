@@ -41,6 +41,18 @@ pub fn nft_table(netns: &Netns, family: AddressType, name: &str) -> Result<Optio
     run(netns, &["nft", "-j", "list", "table", family, name]).map(Some)
 }
 
+/// Addresses, routes and UDP listeners, as `ip` and `ss` print them.
+///
+/// # Errors
+/// When a tool is missing or fails, with what it said.
+pub fn addresses(netns: &Netns) -> Result<String, NodeError> {
+    let mut text = String::new();
+    for words in [&["ip", "address"][..], &["ip", "route"], &["ip", "-6", "route"], &["ss", "-lnu"]] {
+        text += &format!("# {}\n{}", words.join(" "), run(netns, words)?);
+    }
+    Ok(text)
+}
+
 /// Conntrack entries, in the words of `conntrack -L -o extended` (`/proc/net/nf_conntrack`).
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 //! Integration tests of `netlab-dnsdiag`, one binary.
 
+mod bed;
 mod bundles;
+mod gather;
 mod kubelet;
 mod plan;
 mod probe;

@@ -1,11 +1,6 @@
 //! What a probe sees of every way in which a question can get lost, in a real kernel.
-//!
-//! Three namespaces in a row: a pod, a router, a server. Nothing here limits ICMP errors, which routers do: the
-//! answers of a test must not depend on how fast it is.
 
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -13,136 +8,13 @@ use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
 use netlab_dnsdiag::probe::{Observation, Outcome, Probe, Transport};
-use netlab_node::netlink::{AddressSpec, Batch, Mac, RouteSpec, Scope, VethEnd};
-use netlab_node::{Netlink, Netns, sysctl};
 
-use crate::require;
+use crate::bed::{Bed, NOBODY, OTHER, ROUTER, SERVER, address, filter, inside};
 
 /// Longer than the kernel tries to find a neighbour (3 x 1 s).
 const PATIENCE: Duration = Duration::from_millis(3_600);
 /// Where only silence is left to be seen.
 const SHORT: Duration = Duration::from_millis(400);
-
-struct Bed {
-    pod: Netns,
-    router: Netns,
-    server: Netns,
-}
-
-const POD: [&str; 2] = ["10.1.0.2", "fd00:1::2"];
-const ROUTER: [&str; 2] = ["10.1.0.1", "fd00:1::1"];
-const ROUTER_BEHIND: [&str; 2] = ["10.2.0.1", "fd00:2::1"];
-const SERVER: [&str; 2] = ["10.2.0.2", "fd00:2::2"];
-/// An address of the server's that nobody asks.
-const OTHER: [&str; 2] = ["10.2.0.3", "fd00:2::3"];
-/// On the server's link, and nobody's.
-const NOBODY: [&str; 2] = ["10.2.0.9", "fd00:2::9"];
-
-fn address(text: &str) -> IpAddr {
-    text.parse().expect("an address")
-}
-
-impl Bed {
-    fn new() -> Option<Self> {
-        require::netns().then(|| {
-            let [pod, router, server] = [(); 3].map(|()| Netns::create().expect("root can make namespaces"));
-            link(&pod, ("eth0", &POD), &router, ("pod", &ROUTER));
-            link(&router, ("server", &ROUTER_BEHIND), &server, ("eth0", &SERVER));
-            for other in OTHER {
-                give(&server, "eth0", other);
-            }
-            routes(&pod, &ROUTER);
-            routes(&server, &ROUTER_BEHIND);
-            for (namespace, name, value) in [
-                (&router, "ipv4/ip_forward", "1"),
-                (&router, "ipv6/conf/all/forwarding", "1"),
-                (&router, "ipv4/icmp_ratelimit", "0"),
-                (&router, "ipv6/icmp/ratelimit", "0"),
-                (&server, "ipv4/icmp_ratelimit", "0"),
-                (&server, "ipv6/icmp/ratelimit", "0"),
-            ] {
-                let written = namespace.run(|| sysctl::write(&sysctl::Sysctl::new(name, value)));
-                written.expect("entered").unwrap_or_else(|error| panic!("{name}: {error}"));
-            }
-            Self { pod, router, server }
-        })
-    }
-
-    fn ask(&self, probe: &Probe) -> Observation {
-        self.pod.run(|| probe.send()).expect("the namespace can be entered").expect("a question")
-    }
-}
-
-fn link(here: &Netns, (name, own): (&str, &[&str; 2]), there: &Netns, (peer, theirs): (&str, &[&str; 2])) {
-    let mac = |text: &str| {
-        let last = text.bytes().fold(7u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
-        Mac([2, 0, 0, 0, 1, last])
-    };
-    let mut batch = Batch::new();
-    let ends = (VethEnd { name, mac: mac(own[0]) }, VethEnd { name: peer, mac: mac(theirs[0]) });
-    batch.veth(ends.0, ends.1, there);
-    Netlink::open_in(here).and_then(|mut netlink| netlink.apply(&batch)).expect("a link");
-    for (netns, name, addresses) in [(here, name, own), (there, peer, theirs)] {
-        let mut batch = Batch::new();
-        batch.link_up("lo").link_up(name);
-        Netlink::open_in(netns).and_then(|mut netlink| netlink.apply(&batch)).expect("links come up");
-        for address in addresses {
-            give(netns, name, address);
-        }
-    }
-}
-
-fn interface(netlink: &mut Netlink, name: &str) -> u32 {
-    netlink.link(name).expect("readable").unwrap_or_else(|| panic!("no link {name}")).index
-}
-
-fn give(netns: &Netns, name: &str, text: &str) {
-    let mut netlink = Netlink::open_in(netns).expect("a socket");
-    let mut batch = Batch::new();
-    let length = if text.contains(':') { 64 } else { 24 };
-    let spec =
-        AddressSpec { address: format!("{text}/{length}").parse().expect("a network"), scope: Scope::Global };
-    batch.address(interface(&mut netlink, name), spec);
-    netlink.apply(&batch).expect("an address");
-}
-
-fn routes(netns: &Netns, via: &[&str; 2]) {
-    let mut netlink = Netlink::open_in(netns).expect("a socket");
-    let interface = interface(&mut netlink, "eth0");
-    let mut batch = Batch::new();
-    for (destination, via) in ["0.0.0.0/0", "::/0"].into_iter().zip(via) {
-        let destination = destination.parse().expect("a network");
-        batch.route(&RouteSpec {
-            destination,
-            via: Some(address(via)),
-            interface,
-            onlink: false,
-            source: None,
-        });
-    }
-    netlink.apply(&batch).expect("routes");
-}
-
-/// Runs a command inside, with text for it to read.
-fn inside(netns: &Netns, command: &[&str], text: &str) {
-    let run = || {
-        let mut child = Command::new(command[0])
-            .args(&command[1..])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
-        assert!(child.wait().expect("it ends").success(), "{command:?} {text}");
-    };
-    netns.run(run).expect("the namespace can be entered");
-}
-
-fn filter(netns: &Netns, hook: &str, rule: &str) {
-    let table = format!(
-        "flush ruleset\ntable inet t {{ chain c {{ type filter hook {hook} priority 0; policy accept; {rule}\n }}\n }}\n"
-    );
-    inside(netns, &["nft", "-f", "-"], &table);
-}
 
 fn probe(server: &str, transport: Transport, patience: Duration) -> Probe {
     Probe {
@@ -155,6 +27,10 @@ fn probe(server: &str, transport: Transport, patience: Duration) -> Probe {
         source_port: None,
         patience,
     }
+}
+
+fn ask(bed: &Bed, probe: &Probe) -> Observation {
+    bed.pod.run(|| probe.send()).expect("the namespace can be entered").expect("a question")
 }
 
 /// What was seen, in a word: the errno, or `silence`.
@@ -211,11 +87,11 @@ struct Row {
 fn check(bed: &Bed, row: &Row) {
     let Row { condition, server, .. } = row;
     let patience = |expected: &str| if expected == "silence" { SHORT } else { PATIENCE };
-    let udp = bed.ask(&probe(server, Transport::Udp, patience(row.probe)));
+    let udp = ask(&bed, &probe(server, Transport::Udp, patience(row.probe)));
     assert_eq!(seen(&udp), row.probe, "{condition}, probe to {server}: {udp:?}");
     let icmp: Vec<_> = row.icmp.iter().map(|(kind, code, who)| (*kind, *code, Some(address(who)))).collect();
     assert_eq!(refusals(&udp), icmp, "{condition}, ICMP of a probe to {server}: {udp:?}");
-    let tcp = bed.ask(&probe(server, Transport::Tcp, patience(row.tcp)));
+    let tcp = ask(&bed, &probe(server, Transport::Tcp, patience(row.tcp)));
     assert_eq!(seen(&tcp), row.tcp, "{condition}, TCP to {server}: {tcp:?}");
     for (connected, expected) in [(true, row.connected), (false, row.unconnected)] {
         let seen = plain(bed, server, connected, patience(expected));
@@ -293,13 +169,13 @@ fn the_router_drops_or_rejects() {
 #[test]
 fn a_dead_neighbour_is_told_after_three_seconds() {
     let Some(bed) = Bed::new() else { return };
-    let patient = bed.ask(&probe(NOBODY[0], Transport::Udp, PATIENCE));
+    let patient = ask(&bed, &probe(NOBODY[0], Transport::Udp, PATIENCE));
     assert_eq!(seen(&patient), "EHOSTUNREACH", "{patient:?}");
     assert_eq!(refusals(&patient), [(3, 1, Some(address(ROUTER[0])))]);
     assert!(patient.microseconds > 2_000_000, "{patient:?}");
-    let hasty = bed.ask(&probe("10.2.0.10", Transport::Udp, Duration::from_secs(1)));
+    let hasty = ask(&bed, &probe("10.2.0.10", Transport::Udp, Duration::from_secs(1)));
     assert_eq!(seen(&hasty), "silence", "a second is not enough to see it: {hasty:?}");
-    let tcp = bed.ask(&probe(NOBODY[0], Transport::Tcp, PATIENCE));
+    let tcp = ask(&bed, &probe(NOBODY[0], Transport::Tcp, PATIENCE));
     assert_eq!(seen(&tcp), "EHOSTUNREACH", "{tcp:?}");
 }
 
@@ -406,7 +282,7 @@ fn an_answer_is_told_with_all_that_it_says() {
         assert_eq!(question.edns.as_ref().map(hickory_proto::op::Edns::max_payload), Some(1232));
         sockets[0].send_to(&reply(question, question.metadata.id), from).expect("sent");
     });
-    let observation = bed.ask(&Probe { edns: Some(1232), ..probe(SERVER[0], Transport::Udp, PATIENCE) });
+    let observation = ask(&bed, &Probe { edns: Some(1232), ..probe(SERVER[0], Transport::Udp, PATIENCE) });
     ended.recv().expect("the server ends well");
     assert_eq!(observation.from, Some(SocketAddr::new(address(SERVER[0]), 53)));
     let Outcome::Answered { answer } = &observation.outcome else { panic!("{observation:?}") };
@@ -424,7 +300,7 @@ fn answers_to_other_questions_are_counted_and_not_believed() {
         sockets[0].send_to(&reply(question, question.metadata.id ^ 1), from).expect("sent");
         sockets[0].send_to(&reply(question, question.metadata.id), from).expect("sent");
     });
-    let observation = bed.ask(&probe(SERVER[0], Transport::Udp, PATIENCE));
+    let observation = ask(&bed, &probe(SERVER[0], Transport::Udp, PATIENCE));
     ended.recv().expect("the server ends well");
     assert_eq!((seen(&observation).as_str(), observation.strays), ("NOERROR", 1));
 }
@@ -436,7 +312,7 @@ fn a_reply_from_another_address_is_heard_by_the_unconnected_socket_alone() {
         let ended = serve(&bed, |sockets, question, from| {
             sockets[1].send_to(&reply(question, question.metadata.id), from).expect("sent");
         });
-        let observation = bed.ask(&probe(SERVER[0], transport, SHORT));
+        let observation = ask(&bed, &probe(SERVER[0], transport, SHORT));
         ended.recv().expect("the server ends well");
         assert_eq!(seen(&observation), heard, "{observation:?}");
         let from = (heard == "NOERROR").then(|| SocketAddr::new(address(OTHER[0]), 53));

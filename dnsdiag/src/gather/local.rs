@@ -1,0 +1,225 @@
+//! This machine as the place to look at: a pod's namespaces, its node's, and manifests for what only the API knows.
+//!
+//! Invariant: everything is read in a namespace or below a root that was given. The process's own network, its `resolv.conf` and
+//! its environment are never looked at: where no node was given there is nothing to tell about one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use netlab_core::model::service::AddressType;
+use netlab_node::container::Container;
+use netlab_node::{Netns, dump};
+use netlab_plugin::evidence::Position;
+
+use super::{Files, Found, Prober};
+use crate::bundle::layout;
+use crate::probe::{Observation, Probe};
+
+/// Where a pod's `/etc` is.
+#[derive(Debug)]
+pub enum PodFiles {
+    /// In a container on this machine.
+    Container(Container),
+    /// In a directory that stands for it: a lab keeps its pods' files so.
+    Directory(PathBuf),
+}
+
+impl PodFiles {
+    fn text(&self, name: &str) -> Found {
+        let (read, path) = match self {
+            Self::Container(container) => {
+                let path = format!("/etc/{name}");
+                (container.text(&path).map_err(|error| in_words(&error)), path)
+            }
+            Self::Directory(directory) => {
+                let path = directory.join(name);
+                let read = match std::fs::read_to_string(&path) {
+                    Ok(text) => Ok(Some(text)),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(error.to_string()),
+                };
+                (read, path.display().to_string())
+            }
+        };
+        match read {
+            Ok(Some(text)) => Found::Text(text),
+            Ok(None) => Found::Absent,
+            Err(why) => Found::Failed(format!("{path}: {why}")),
+        }
+    }
+}
+
+/// Files of this machine, and what was given.
+#[derive(Debug, Default)]
+pub struct LocalFiles {
+    /// Texts that somebody gave, by the id of the file; they come first.
+    pub given: BTreeMap<String, String>,
+    /// The pod's `/etc`.
+    pub pod_files: Option<PodFiles>,
+    /// The pod's network namespace.
+    pub pod: Option<Netns>,
+    /// The host network namespace of the pod's node.
+    pub node: Option<Netns>,
+    /// That node's name.
+    pub node_name: String,
+    /// A process of that node that is in no container: the node's own files are those that it sees.
+    pub node_root: Option<Container>,
+    /// Which family's rules are looked at: that of the pod's DNS servers.
+    pub ipv6: bool,
+}
+
+impl Files for LocalFiles {
+    fn read(&self, id: &str) -> Found {
+        if let Some(text) = self.given.get(id) {
+            return Found::Text(text.clone());
+        }
+        match id {
+            layout::POD_RESOLV_CONF => self.pod_file("resolv.conf"),
+            layout::POD_HOSTS => self.pod_file("hosts"),
+            layout::POD_NSSWITCH => self.pod_file("nsswitch.conf"),
+            layout::POD_IPTABLES => self.in_pod(|netns| dump::iptables_save(netns, self.family())),
+            layout::POD_ROUTES => self.in_pod(dump::addresses),
+            layout::NODE_ADDRESSES => self.on_node(dump::addresses),
+            layout::NODE_CONNTRACK => self.on_node(dump::conntrack),
+            layout::NODE_IPTABLES | layout::NODE_NFT => self.proxy(id),
+            layout::KUBELET => self.node_file("/var/lib/kubelet/config.yaml"),
+            layout::NODE_RESOLV_CONF => self.node_resolv_conf(),
+            _ => Found::NotLooked,
+        }
+    }
+
+    fn counters(&self) -> BTreeMap<String, BTreeMap<String, f64>> {
+        let Some(node) = &self.node else { return BTreeMap::new() };
+        let mut counters = BTreeMap::new();
+        for (name, value) in dump::conntrack_counters(node).unwrap_or_default() {
+            counters.insert(format!("conntrack.{name}"), precise(value));
+        }
+        for (name, value) in dump::protocol_counters(node).unwrap_or_default() {
+            if let (Ok(value), true) = (u64::try_from(value), name.starts_with("Udp.")) {
+                counters.insert(format!("snmp.{name}"), precise(value));
+            }
+        }
+        if counters.is_empty() {
+            BTreeMap::new()
+        } else {
+            BTreeMap::from([(self.node_name.clone(), counters)])
+        }
+    }
+}
+
+/// Counters stay below 2^53 in the life of a machine.
+#[expect(clippy::cast_precision_loss, reason = "JSON has no other numbers")]
+fn precise(value: u64) -> f64 {
+    value as f64
+}
+
+impl LocalFiles {
+    fn family(&self) -> AddressType {
+        if self.ipv6 { AddressType::Ipv6 } else { AddressType::Ipv4 }
+    }
+
+    fn pod_file(&self, name: &str) -> Found {
+        self.pod_files.as_ref().map_or(Found::NotLooked, |files| files.text(name))
+    }
+
+    fn in_pod(&self, read: impl FnOnce(&Netns) -> Result<String, netlab_node::NodeError>) -> Found {
+        self.pod.as_ref().map_or(Found::NotLooked, |netns| found(read(netns)))
+    }
+
+    fn on_node(&self, read: impl FnOnce(&Netns) -> Result<String, netlab_node::NodeError>) -> Found {
+        self.node.as_ref().map_or(Found::NotLooked, |netns| found(read(netns)))
+    }
+
+    /// The rules of the proxy that this node has: of nftables when it has that table, else of iptables. The other file would
+    /// hold rules of others and is left out.
+    fn proxy(&self, id: &str) -> Found {
+        let Some(node) = &self.node else { return Found::NotLooked };
+        let table = match dump::nft_table(node, self.family(), "kube-proxy") {
+            Ok(table) => table,
+            // Without nft there may still be iptables.
+            Err(_) if id == layout::NODE_IPTABLES => None,
+            Err(error) => return Found::Failed(in_words(&error)),
+        };
+        match (table, id) {
+            (Some(table), layout::NODE_NFT) => Found::Text(table),
+            (None, layout::NODE_IPTABLES) => found(dump::iptables_save(node, self.family())),
+            _ => Found::NotLooked,
+        }
+    }
+
+    fn node_file(&self, path: &str) -> Found {
+        let Some(root) = &self.node_root else { return Found::NotLooked };
+        match root.text(path) {
+            Ok(Some(text)) => Found::Text(text),
+            // A kubelet may have its file anywhere: that it is not here says nothing.
+            Ok(None) => Found::Failed(format!("the node has no {path}")),
+            Err(error) => Found::Failed(in_words(&error)),
+        }
+    }
+
+    /// The file that the kubelet's `resolvConf` names.
+    fn node_resolv_conf(&self) -> Found {
+        let configured = match self.read(layout::KUBELET) {
+            Found::Text(text) => crate::kubelet::KubeletConfig::read(&netlab_core::input::Document {
+                name: layout::KUBELET.into(),
+                text: text.into(),
+            })
+            .ok(),
+            _ => None,
+        };
+        let path = configured.as_ref().map_or("/etc/resolv.conf", crate::kubelet::KubeletConfig::host_file);
+        if path.is_empty() { Found::Absent } else { self.node_file(path) }
+    }
+}
+
+fn found(read: Result<String, netlab_node::NodeError>) -> Found {
+    match read {
+        Ok(text) => Found::Text(text),
+        Err(error) => Found::Failed(in_words(&error)),
+    }
+}
+
+/// An error with its causes, on one line.
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
+}
+
+/// Asks from namespaces of this machine.
+#[derive(Debug, Default)]
+pub struct LocalProber {
+    /// The pod's.
+    pub pod: Option<Netns>,
+    /// Its node's.
+    pub node: Option<Netns>,
+    /// Those of the DNS pods, by their address.
+    pub dns_pods: BTreeMap<IpAddr, Netns>,
+}
+
+impl Prober for LocalProber {
+    fn positions(&self) -> Vec<Position> {
+        let mut positions = Vec::new();
+        positions.extend(self.pod.as_ref().map(|_| Position::Pod));
+        positions.extend(self.node.as_ref().map(|_| Position::Node));
+        positions.extend((!self.dns_pods.is_empty()).then_some(Position::DnsPod));
+        positions
+    }
+
+    fn ask(&self, from: &Position, probe: &Probe) -> Result<Observation, String> {
+        let netns = match from {
+            Position::Pod => self.pod.as_ref(),
+            Position::Node => self.node.as_ref(),
+            Position::DnsPod => self.dns_pods.get(&probe.server.ip()),
+            Position::OtherPod { .. } | Position::OtherNode(_) => None,
+        };
+        let netns = netns.ok_or_else(|| format!("no network namespace stands for {from}"))?;
+        let sent = netns.run(|| probe.send()).map_err(|error| in_words(&error))?;
+        sent.map_err(|error| in_words(&error))
+    }
+}

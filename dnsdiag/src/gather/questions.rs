@@ -1,0 +1,199 @@
+//! Which questions tell where a pod's DNS fails: the matrix of the method's step S7.
+//!
+//! Invariant: pure, and in the order of what each is worth, so that a small budget loses the least. Every nameserver and every
+//! endpoint is asked over UDP and TCP, from the pod and from its node; names that nobody has are asked to see who answers.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use netlab_plugin::evidence::{Position, Transport};
+
+use super::Budget;
+use crate::answers::{Answer, Answers};
+use crate::resolv_conf::Dialect;
+use crate::resolver::{Family, Libc, Lookup, plan};
+use crate::view::View;
+
+/// Endpoints that are asked at most, for each address family: the first of those that are ready.
+const ENDPOINTS: usize = 6;
+/// Names of the application that are asked at most.
+const NAMES: usize = 4;
+
+/// A question to be asked, once or several times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// From where.
+    pub from: Position,
+    /// Whom.
+    pub server: SocketAddr,
+    /// Over what.
+    pub transport: Transport,
+    /// The EDNS size to offer.
+    pub edns: Option<u16>,
+    /// The name, with its last dot.
+    pub name: String,
+    /// The record type.
+    pub record: &'static str,
+    /// How often, each from a socket of its own.
+    pub times: u32,
+}
+
+/// The questions for what the view knows, and what is left out of them, in words.
+#[must_use]
+pub fn questions(
+    view: &View<'_>,
+    positions: &[Position],
+    budget: &Budget,
+    random: u64,
+) -> (Vec<Question>, Vec<String>) {
+    let domain = view.domain().unwrap_or_else(|| "cluster.local".to_owned());
+    let known = format!("kubernetes.default.svc.{domain}.");
+    let nobody = format!("netlab-{random:08x}.{domain}.", random = random & 0xffff_ffff);
+    let mut left_out = Vec::new();
+    let mut plan = Plan { asked: Vec::new(), positions };
+    let servers = servers(view);
+    if servers.is_empty() {
+        left_out.push("probes: no nameserver and no DNS Service is known".to_owned());
+    }
+    let (udp, tcp) = (Transport::Udp, Transport::Tcp);
+    for server in &servers {
+        plan.ask(Position::Pod, *server, udp, &known, "A", 2);
+        plan.ask(Position::Pod, *server, tcp, &known, "A", 1);
+    }
+    let endpoints = |transport| -> Vec<SocketAddr> { view.ready_dns_addresses(transport) };
+    let few = |all: Vec<SocketAddr>| -> Vec<SocketAddr> {
+        let (v4, v6): (Vec<_>, Vec<_>) = all.into_iter().partition(SocketAddr::is_ipv4);
+        v4.into_iter().take(ENDPOINTS).chain(v6.into_iter().take(ENDPOINTS)).collect()
+    };
+    let all = endpoints(udp);
+    let asked = few(all.clone());
+    if asked.len() < all.len() {
+        let left = all.len() - asked.len();
+        left_out.push(format!("probes: {left} of {} DNS endpoints were not asked", all.len()));
+    }
+    for endpoint in &asked {
+        plan.ask(Position::Pod, *endpoint, udp, &known, "A", 1);
+        plan.ask(Position::Node, *endpoint, udp, &known, "A", 1);
+    }
+    for endpoint in few(endpoints(tcp)) {
+        plan.ask(Position::Pod, endpoint, tcp, &known, "A", 1);
+    }
+    let names = names(view, &mut left_out);
+    // Only the first server: a libc asks the next one only when the first fails, and then the rows above tell.
+    if let Some(server) = servers.first() {
+        for name in &names {
+            plan.ask(Position::Pod, *server, udp, name, "A", 1);
+            plan.ask(Position::Pod, *server, udp, name, "AAAA", 1);
+        }
+    }
+    for server in &servers {
+        plan.ask(Position::Pod, *server, udp, &nobody, "A", 1);
+        plan.ask(Position::Pod, *server, udp, &format!("dns-version.{domain}."), "TXT", 1);
+    }
+    for endpoint in &asked {
+        plan.ask(Position::DnsPod, *endpoint, udp, &known, "A", 1);
+        for name in names.iter().take(1) {
+            plan.ask(Position::Pod, *endpoint, udp, name, "A", 1);
+        }
+    }
+    for server in &servers {
+        plan.ask(Position::Node, *server, udp, &known, "A", 1);
+    }
+    (within(plan.asked, budget, &mut left_out), left_out)
+}
+
+struct Plan<'p> {
+    asked: Vec<Question>,
+    positions: &'p [Position],
+}
+
+impl Plan<'_> {
+    /// From where nobody can ask nothing is asked: that the position is missing is told once, by whoever asks.
+    fn ask(
+        &mut self,
+        from: Position,
+        server: SocketAddr,
+        transport: Transport,
+        name: &str,
+        record: &'static str,
+        times: u32,
+    ) {
+        if self.positions.contains(&from) {
+            let name = name.to_owned();
+            let question = Question { from, server, transport, edns: None, name, record, times };
+            if !self.asked.contains(&question) {
+                self.asked.push(question);
+            }
+        }
+    }
+}
+
+/// The pod's nameservers, then the addresses of the DNS Service that are not among them.
+fn servers(view: &View<'_>) -> Vec<SocketAddr> {
+    let own = view.nameservers();
+    let service = view.dns_service().map(|dns| dns.service.cluster_ips.clone()).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let all = own.into_iter().chain(service).filter(|address: &IpAddr| seen.insert(*address));
+    all.map(|address| SocketAddr::new(address, 53)).collect()
+}
+
+/// What the application's names become by the search list: each candidate, in the order in which they are tried.
+fn names(view: &View<'_>, left_out: &mut Vec<String>) -> Vec<String> {
+    let wanted = &view.target.names;
+    if wanted.len() > NAMES {
+        left_out.push(format!("probes: only the first {NAMES} of {} names were asked", wanted.len()));
+    }
+    let mut names = Vec::new();
+    for name in wanted.iter().take(NAMES) {
+        for candidate in candidates(view, name) {
+            if !names.contains(&candidate) {
+                names.push(candidate);
+            }
+        }
+    }
+    names
+}
+
+fn candidates(view: &View<'_>, name: &str) -> Vec<String> {
+    let whole = || vec![format!("{}.", name.trim_end_matches('.'))];
+    let Some(conf) = view.conf() else { return whole() };
+    let libc = match conf.dialect {
+        Dialect::Musl(version) => Libc::Musl(version),
+        Dialect::Go(version) => Libc::Go(version),
+        Dialect::Glibc(version) => Libc::Glibc(version),
+        Dialect::Kubelet => return whole(),
+    };
+    let lookup = Lookup { name: name.to_owned(), family: Family::Unspec };
+    plan(&lookup, &conf, libc, &Nothing).candidates
+}
+
+/// A world in which no name exists, so that every candidate is tried.
+struct Nothing;
+
+impl Answers for Nothing {
+    fn answer(&self, _: &crate::answers::Question<'_>) -> Answer {
+        Answer::NxDomain
+    }
+}
+
+/// The first of them that the budget has room for, with room for one retry of each segment that may be silent.
+fn within(asked: Vec<Question>, budget: &Budget, left_out: &mut Vec<String>) -> Vec<Question> {
+    let mut room = budget.questions.saturating_mul(4) / 5;
+    let mut kept = Vec::new();
+    let mut dropped = 0;
+    for question in asked {
+        if question.times <= room {
+            room -= question.times;
+            kept.push(question);
+        } else {
+            dropped += 1;
+        }
+    }
+    if dropped > 0 {
+        left_out.push(format!(
+            "probes: {dropped} questions were not asked: a run sends {} at most",
+            budget.questions
+        ));
+    }
+    kept
+}
