@@ -87,11 +87,11 @@ struct Row {
 fn check(bed: &Bed, row: &Row) {
     let Row { condition, server, .. } = row;
     let patience = |expected: &str| if expected == "silence" { SHORT } else { PATIENCE };
-    let udp = ask(&bed, &probe(server, Transport::Udp, patience(row.probe)));
+    let udp = ask(bed, &probe(server, Transport::Udp, patience(row.probe)));
     assert_eq!(seen(&udp), row.probe, "{condition}, probe to {server}: {udp:?}");
     let icmp: Vec<_> = row.icmp.iter().map(|(kind, code, who)| (*kind, *code, Some(address(who)))).collect();
     assert_eq!(refusals(&udp), icmp, "{condition}, ICMP of a probe to {server}: {udp:?}");
-    let tcp = ask(&bed, &probe(server, Transport::Tcp, patience(row.tcp)));
+    let tcp = ask(bed, &probe(server, Transport::Tcp, patience(row.tcp)));
     assert_eq!(seen(&tcp), row.tcp, "{condition}, TCP to {server}: {tcp:?}");
     for (connected, expected) in [(true, row.connected), (false, row.unconnected)] {
         let seen = plain(bed, server, connected, patience(expected));
