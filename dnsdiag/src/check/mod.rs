@@ -3,9 +3,21 @@
 //! Invariant: steps tell, rules conclude. A step looks at one part of the evidence and never at another step's outcome, so each can be
 //! run alone, and through the JSON of the contract.
 
+mod s00_symptom;
+mod s01_subject;
+mod s02_resolv_conf;
+mod s03_expansion;
+mod s04_truth;
+mod s05_service;
 mod s06_policy;
 mod s07_probes;
+mod s08_segments;
 mod s09_kernel;
+mod s09_proxy;
+mod s10_servers;
+mod s11_answers;
+mod s12_replay;
+mod s13_after;
 
 use netlab_plugin::check::{Check, CheckInfo, CheckOutcome, Target};
 use netlab_plugin::evidence::Evidence;
@@ -30,7 +42,23 @@ pub struct Step {
 }
 
 /// The steps in order.
-pub const STEPS: &[Step] = &[s06_policy::STEP, s07_probes::STEP, s09_kernel::STEP];
+pub const STEPS: &[Step] = &[
+    s00_symptom::STEP,
+    s01_subject::STEP,
+    s02_resolv_conf::STEP,
+    s03_expansion::STEP,
+    s04_truth::STEP,
+    s05_service::STEP,
+    s06_policy::STEP,
+    s07_probes::STEP,
+    s08_segments::STEP,
+    s09_proxy::STEP,
+    s09_kernel::STEP,
+    s10_servers::STEP,
+    s11_answers::STEP,
+    s12_replay::STEP,
+    s13_after::STEP,
+];
 
 impl Check for Step {
     fn describe(&self) -> CheckInfo {

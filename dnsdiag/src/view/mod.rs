@@ -13,9 +13,11 @@ mod expected;
 mod names;
 mod policy;
 mod proxy;
+mod replay;
 mod segments;
 mod servers;
 mod subject;
+mod symptom;
 mod wanted;
 
 use std::cell::OnceCell;
@@ -39,9 +41,11 @@ pub use expected::EXPECTED_FACTS;
 pub use names::{Candidate, Told};
 pub use policy::{POLICY_FACTS, PolicyAnswer, PolicyVerdict};
 pub use proxy::{Proxy, cite};
+pub use replay::Replay;
 pub use segments::Segments;
 pub use servers::{ContainerState, LogClass, LogLine, log_lines};
 pub use subject::Subject;
+pub use symptom::{ErrorClass, error_class};
 pub use wanted::{NameserverSeen, TRUTH_FACTS, Wanted, is_connect, row_ids};
 
 /// The evidence, understood.

@@ -1,0 +1,58 @@
+//! S2: the pod's `resolv.conf` against the one that kubelet writes.
+
+use netlab_plugin::check::{CheckOutcome, CheckStatus};
+
+use super::Step;
+use crate::bundle::layout;
+use crate::view::{EXPECTED_FACTS, Server, View};
+
+pub(super) const STEP: Step = Step {
+    id: "S2",
+    name: "resolv.conf",
+    summary: "the pod's resolv.conf, what kubelet would write, and who made the difference",
+    needs: &EXPECTED_FACTS,
+    costs: "one file of the container; the kubelet's configuration needs get on nodes/proxy",
+    examine,
+};
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature of every step")]
+fn examine(view: &View<'_>) -> Option<CheckOutcome> {
+    let Some(conf) = view.conf() else {
+        return Some(CheckOutcome::not_examined(format!("{} not recorded", layout::POD_RESOLV_CONF)));
+    };
+    let servers: Vec<String> = conf.nameservers.iter().map(ToString::to_string).collect();
+    let has = format!("nameserver {}, ndots {}", servers.join(", "), conf.options.ndots);
+    let bad = view.nameservers().into_iter().find_map(|address| match view.server(address) {
+        Some(Server::Unowned) => Some(format!("{address} belongs to nobody that was recorded")),
+        Some(Server::OtherService(key)) => Some(format!("{address} is Service {key}")),
+        _ => None,
+    });
+    let differences = view.differences();
+    let mut outcome = match (&differences, bad) {
+        (_, Some(bad)) => CheckOutcome::fault(format!("{has}; {bad}")),
+        (Some(differences), None) if differences.is_empty() => {
+            CheckOutcome::ok(format!("what kubelet writes; {has}"))
+        }
+        (Some(differences), None) => {
+            let told: Vec<String> = differences
+                .iter()
+                .map(|one| {
+                    let missing = one.missing.iter().map(|value| format!("-{value}"));
+                    let extra = one.extra.iter().map(|value| format!("+{value}"));
+                    let values: Vec<String> = missing.chain(extra).collect();
+                    format!("{:?} by {:?} {}", one.class, one.blame, values.join(" ")).to_lowercase()
+                })
+                .collect();
+            CheckOutcome::fault(format!("not what kubelet writes ({}); {has}", told.join("; ")))
+        }
+        (None, None) => CheckOutcome { status: CheckStatus::Warning, ..CheckOutcome::ok(has) },
+    };
+    outcome = outcome.citing([layout::POD_RESOLV_CONF]);
+    let missing = view.missing(&EXPECTED_FACTS);
+    if missing.is_empty() {
+        outcome = outcome.citing([layout::KUBELET, layout::NODE_RESOLV_CONF]);
+    } else {
+        outcome = outcome.without(format!("what kubelet would write: {} not recorded", missing.join(", ")));
+    }
+    Some(outcome)
+}
