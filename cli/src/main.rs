@@ -10,6 +10,7 @@ mod ends;
 mod enforcement;
 mod exit;
 mod failure;
+mod lab;
 mod load;
 mod output;
 mod question;

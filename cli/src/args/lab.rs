@@ -15,13 +15,15 @@ pub(crate) enum Lab {
   netlab lab up -f examples/shop
   netlab lab up -f examples/shop --lab second
   netlab lab up -f examples/service-prediction --lab proxied --proxy nftables
+  netlab lab up -f examples/shop --lab names --dns
   netlab lab up -f examples/shop --print")]
     Up(Up),
     /// Run a command in a pod, on a node or in the fabric between them
     #[command(after_help = "Examples:
   netlab lab exec shop/web -- ip -brief address
   netlab lab exec node/node-1 -- ip -brief link
-  netlab lab exec --lab second shop/api -- cat /proc/net/tcp")]
+  netlab lab exec --lab second shop/api -- cat /proc/net/tcp
+  netlab lab exec --lab names shop/web -- getent ahostsv4 api")]
     Exec(Exec),
     /// List the labs that are up, and who lives in them
     #[command(after_help = "Examples:\n  netlab lab status\n  netlab lab status --lab second -o json")]
@@ -30,7 +32,8 @@ pub(crate) enum Lab {
     #[command(after_help = "Examples:
   netlab lab down
   netlab lab down --lab second
-  netlab lab down --lab proxied")]
+  netlab lab down --lab proxied
+  netlab lab down --lab names")]
     Down(LabName),
 }
 
@@ -52,6 +55,10 @@ pub(crate) struct Up {
     /// Give each node the rules by which pods reach the manifests' Services, in the shape of kube-proxy's
     #[arg(long, value_name = "MODE")]
     pub(crate) proxy: Option<ProxyArg>,
+    /// Give the lab DNS: servers in the DNS pods, a zone of what the manifests' Services imply, `resolv.conf` per pod. What
+    /// the manifests lack for it is added, the proxy's rules (nftables) too
+    #[arg(long)]
+    pub(crate) dns: bool,
 }
 
 /// How a lab's nodes lead from Services to their endpoints.

@@ -139,7 +139,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),
         Command::Lab(Lab::Down(args)) => lab::down::run(args, terminal),
-        Command::SuperviseLab => crate::enforcement::supervise().map(|()| Exit::Yes),
+        Command::SuperviseLab => crate::lab::supervise().map(|()| Exit::Yes),
         Command::Check(args) => match &args.object {
             Some(object) => check_object::run(object.as_deref(), args.btf.as_deref(), terminal),
             None => check::run(terminal),

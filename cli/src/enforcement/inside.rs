@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
-use netlab_core::input::{Budget, Document, Loaded, load};
+use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Limits, Numbers, Posture, Rulesets, Scope, compile_with};
@@ -18,42 +18,22 @@ use netlab_enforcer::attach::Attached;
 use netlab_enforcer::backend::tc::TcBackend;
 use netlab_enforcer::maps::MapSizes;
 use netlab_lab::Lab;
-use netlab_lab::named::{Handler, Nothing, Reply, supervise_on_stdin};
+use netlab_lab::named::{Handler, Reply};
 use netlab_lab::proxy::{self, ProxyMode};
 use netlab_plugin::contract::Backend;
 use serde_json::Value;
 
 use super::rows::{self, Words, posture};
-use super::{InForce, MapDump, NodeInForce, NodeMap, Order, PodInForce, Policies, operation};
-use crate::failure::Failure;
+use super::{InForce, MapDump, NodeInForce, NodeMap, PodInForce, operation};
 
 /// How many changes back a decision can be cited.
 const REMEMBERED_CHANGES: usize = 16;
 /// How many times as large as the first set a later one may be, with the one before it still in the maps.
 const HEADROOM: u32 = 4;
 
-/// Becomes the supervisor of a lab: reads its order from standard input and serves until it is told to end.
-pub(crate) fn supervise() -> Result<(), Failure> {
-    supervise_on_stdin(|lab, payload| {
-        if payload.is_null() {
-            return Ok(Box::new(Nothing));
-        }
-        let order: Order =
-            serde_json::from_value(payload.clone()).map_err(|error| format!("unreadable order: {error}"))?;
-        let enforcer = Enforcer { proxy: order.proxy, ..Enforcer::default() };
-        if order.open {
-            enforcer.write_proxy(lab, &read(order.policies).cluster)?;
-        } else {
-            enforcer.attach(lab, order.policies)?;
-        }
-        Ok(Box::new(enforcer))
-    })
-    .map_err(|error| Failure::not_allowed("the lab cannot be held").because(&error))
-}
-
 /// The enforcer of a lab.
 #[derive(Default)]
-pub(super) struct Enforcer {
+pub(crate) struct Enforcer {
     state: Mutex<State>,
     /// Whose rules the nodes have, if they have any.
     proxy: Option<ProxyMode>,
@@ -117,11 +97,6 @@ impl Handler for Enforcer {
     ) -> Result<Value, String> {
         let json = |error: serde_json::Error| error.to_string();
         match operation {
-            operation::ATTACH => {
-                let policies = serde_json::from_value(parameters.clone()).map_err(json)?;
-                self.attach(lab, policies)?;
-                serde_json::to_value(self.in_force(lab, false)?).map_err(json)
-            }
             operation::DETACH => {
                 self.detach()?;
                 serde_json::to_value(self.in_force(lab, false)?).map_err(json)
@@ -145,12 +120,17 @@ impl Handler for Enforcer {
 }
 
 impl Enforcer {
+    /// Nothing in force yet.
+    pub(crate) fn new(proxy: Option<ProxyMode>) -> Self {
+        Self { proxy, ..Self::default() }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
-        let loaded = read(policies);
+    /// Puts the policies of these manifests into force, and writes the proxy's rules for their Services.
+    pub(crate) fn attach(&self, lab: &Lab, loaded: Loaded) -> Result<(), String> {
         // A pod that the manifests do not have would be let go, and be open: `detach` is for that.
         let unknown = |key: &&ObjectKey| !loaded.cluster.pods.contains_key(*key);
         let mut unknown = lab.host_interfaces().keys().filter(unknown);
@@ -215,7 +195,7 @@ impl Enforcer {
     }
 
     /// Gives every node the proxy's rules for these Services, if the lab has a proxy.
-    fn write_proxy(&self, lab: &Lab, cluster: &Cluster) -> Result<(), String> {
+    pub(crate) fn write_proxy(&self, lab: &Lab, cluster: &Cluster) -> Result<(), String> {
         let Some(mode) = self.proxy else { return Ok(()) };
         proxy::program(lab, cluster, mode).map_err(|error| chain(&error))
     }
@@ -311,13 +291,6 @@ impl Enforcer {
     }
 }
 
-/// The manifests that were sent.
-fn read(policies: Policies) -> Loaded {
-    let documents = policies.documents.into_iter();
-    let documents = documents.map(|(name, text)| Document { name: name.into(), text: text.into() });
-    load(documents, &Budget::default())
-}
-
 /// Programs, maps and claims of a node.
 fn describe(
     backend: &TcBackend,
@@ -377,7 +350,7 @@ fn sentence(finding: &Diagnostic) -> String {
 }
 
 /// An error and its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,13 +12,16 @@ mod rows;
 mod trace;
 
 use netlab_core::policy::Posture;
+use netlab_lab::named::RunDir;
 use netlab_lab::proxy::ProxyMode;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::lab::names::Naming;
+
 pub(crate) use cause::Cause;
 pub(crate) use decision::Decision;
-pub(crate) use inside::supervise;
+pub(crate) use inside::{Enforcer, chain};
 
 /// The operations that a supervisor with an enforcer knows.
 pub(crate) mod operation {
@@ -44,7 +47,7 @@ pub(crate) struct Policies {
 }
 
 /// What a lab's supervisor is to make of the lab before it serves.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// What the lab is made of.
     pub(crate) policies: Policies,
@@ -52,6 +55,14 @@ pub(crate) struct Order {
     pub(crate) open: bool,
     /// How nodes are to lead from Services to their endpoints, if at all.
     pub(crate) proxy: Option<ProxyMode>,
+    /// The lab's name, and where its files go.
+    pub(crate) name: String,
+    /// Where the lab is registered.
+    pub(crate) run_dir: RunDir,
+    /// Objects that were put to the manifests for names to work.
+    pub(crate) added: Vec<(String, String)>,
+    /// How names are made, if at all.
+    pub(crate) naming: Option<Naming>,
 }
 
 /// What is in force in a lab.

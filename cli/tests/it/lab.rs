@@ -47,7 +47,7 @@ impl Labs {
 
 impl Drop for Labs {
     fn drop(&mut self) {
-        for name in ["lab", "second", "proxied"] {
+        for name in ["lab", "second", "proxied", "names"] {
             self.shell(&format!("netlab lab down --name {name}"));
         }
     }

@@ -12,6 +12,7 @@
     reason = "every error names its own cause; a section per function would repeat the type"
 )]
 
+pub mod dns;
 pub mod error;
 pub mod named;
 pub mod place;

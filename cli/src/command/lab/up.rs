@@ -1,6 +1,7 @@
 //! `netlab lab up`: the cluster as namespaces, with the policies enforced.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::process::Command;
 
 use netlab_core::envelope::Envelope;
@@ -12,12 +13,14 @@ use netlab_node::capability::missing_capabilities;
 use serde::Serialize;
 
 use crate::args::globals::Globals;
-use crate::args::lab::Up;
+use crate::args::lab::{ProxyArg, Up};
 use crate::command::lab::{connect, failure, run_dir};
 use crate::ends::nearest;
 use crate::enforcement::{InForce, Order, Policies, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::lab::Manifests;
+use crate::lab::names::{self, Naming};
 use crate::load;
 use crate::output::style::{STRONG, paint};
 use crate::output::table::Table;
@@ -31,8 +34,39 @@ struct Answer {
     pid: u32,
     /// `nftables` or `iptables`, where the nodes have rules for Services.
     proxy: Option<String>,
+    /// Where names are resolved, if the lab has DNS.
+    dns: Option<DnsLine>,
     pods: Vec<PodLine>,
     enforced: InForce,
+}
+
+/// The lab's DNS.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DnsLine {
+    /// The Service.
+    service: String,
+    /// Its addresses, which pods have as nameservers.
+    addresses: Vec<IpAddr>,
+    /// The pods whose servers stand behind it.
+    servers: Vec<String>,
+    /// The servers of the world outside.
+    above: Vec<IpAddr>,
+}
+
+impl From<&Naming> for DnsLine {
+    fn from(naming: &Naming) -> Self {
+        let servers = naming.servers.iter().filter_map(|server| match &server.place {
+            Place::Pod(key) => Some(key.to_string()),
+            Place::Node(_) | Place::Fabric => None,
+        });
+        Self {
+            service: naming.service().to_string(),
+            addresses: naming.cluster_dns.clone(),
+            servers: servers.collect(),
+            above: naming.above.clone(),
+        }
+    }
 }
 
 /// A pod of the lab.
@@ -48,9 +82,24 @@ struct PodLine {
 pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
     let run_dir = run_dir();
-    let selection = select(&input.loaded.cluster, &args.node)?;
-    let plan = Plan::new(&input.loaded.cluster, &selection)
-        .map_err(|error| failure(&LabError::from(error), &run_dir))?;
+    let lay_out = |cluster: &Cluster, external: &[IpAddr]| {
+        let selection = external
+            .iter()
+            .fold(select(cluster, &args.node)?, |selection, address| selection.and_external(*address));
+        Plan::new(cluster, &selection).map_err(|error| failure(&LabError::from(error), &run_dir))
+    };
+    let mut plan = lay_out(&input.loaded.cluster, &[])?;
+    let mut manifests = Manifests { documents: load::documents(&input.loaded), ..Manifests::default() };
+    let naming = if args.dns {
+        let cannot = |reason| Failure::unreadable("the lab cannot have DNS").caused_by(reason);
+        let mut naming = names::complete(&mut manifests, &nodes(&plan)).map_err(cannot)?;
+        let cluster = manifests.load().map_err(cannot)?.cluster;
+        plan = lay_out(&cluster, &naming.above)?;
+        naming.servers = names::servers(&naming, &cluster, &plan);
+        Some(naming)
+    } else {
+        None
+    };
     let incomplete = !input.not_examined.is_empty();
     let exit = if incomplete { Exit::CannotTell } else { Exit::Yes };
     if args.print {
@@ -63,9 +112,17 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
             .caused_by(format!("{} missing", missing.join(", ")))
             .hint("run it as root, or see `netlab check`; `--print` works without"));
     }
-    let documents = load::documents(&input.loaded);
-    let proxy = args.proxy.map(ProxyMode::from);
-    let order = Order { policies: Policies { documents }, open: args.open, proxy };
+    let proxy = args.proxy.or(args.dns.then_some(ProxyArg::Nftables)).map(ProxyMode::from);
+    let dns = naming.as_ref().map(DnsLine::from);
+    let order = Order {
+        policies: Policies { documents: manifests.documents },
+        open: args.open,
+        proxy,
+        name: args.name.clone(),
+        run_dir: run_dir.clone(),
+        added: manifests.with,
+        naming,
+    };
     let payload = serde_json::to_value(order)
         .map_err(|error| Failure::new(Exit::CannotTell, "cannot write the order").because(&error))?;
     let program = std::env::current_exe()
@@ -81,7 +138,7 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
     let enforced = serde_json::from_value(status)
         .map_err(|error| Failure::new(Exit::CannotTell, "the lab's answer is unreadable").because(&error))?;
     let proxy = proxy.map(|mode| mode.to_string());
-    let answer = Answer { name: state.name, pid: state.pid, proxy, pods: pods(&spec.plan), enforced };
+    let answer = Answer { name: state.name, pid: state.pid, proxy, dns, pods: pods(&spec.plan), enforced };
     terminal.answer(&Envelope::new("Lab", &answer, input.not_examined), |_| render(&answer))?;
     Ok(exit)
 }
@@ -112,6 +169,15 @@ fn select(cluster: &Cluster, nodes: &[String]) -> Result<Selection, Failure> {
     Ok(selection)
 }
 
+/// The nodes of a plan.
+fn nodes(plan: &Plan) -> Vec<String> {
+    let places = plan.namespaces.iter().filter_map(|namespace| match &namespace.place {
+        Place::Node(name) => Some(name.clone()),
+        Place::Pod(_) | Place::Fabric => None,
+    });
+    places.collect()
+}
+
 fn pods(plan: &Plan) -> Vec<PodLine> {
     let places = plan.places();
     let pods = places.keys().filter_map(|place| match place {
@@ -138,8 +204,13 @@ fn render(answer: &Answer) -> String {
         format!("policies enforced on {claimed}")
     };
     let proxy = answer.proxy.as_ref().map(|mode| format!(", Services by {mode}")).unwrap_or_default();
+    let dns = answer.dns.as_ref().map(|dns| {
+        let addresses: Vec<String> = dns.addresses.iter().map(ToString::to_string).collect();
+        format!(", names by {} {}", dns.service, addresses.join(" "))
+    });
+    let dns = dns.unwrap_or_default();
     let head =
-        format!("{}: {} nodes, {} pods, {enforced}{proxy}", answer.name, nodes.len(), answer.pods.len());
+        format!("{}: {} nodes, {} pods, {enforced}{proxy}{dns}", answer.name, nodes.len(), answer.pods.len());
     let mut text = format!("{}  {head}\n\n", paint(STRONG, "UP"));
     let mut table = Table::new(["NODE", "POD", "ADDRESSES"]);
     for line in &answer.pods {

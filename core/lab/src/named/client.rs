@@ -2,7 +2,7 @@
 //!
 //! Invariant: [`up`] returns when the lab stands or is gone; [`down`] returns when the supervisor is gone.
 
-use std::fs::File;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +17,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::files::{File, Files};
 use super::protocol::{Answer, Lines, Request};
 use super::state::{Process, RunDir, State, start_time};
-use super::{Spec, check_name};
+use super::{DNS, Spec, check_name};
+use crate::dns::{Counts, Server};
 use crate::error::LabError;
 use crate::place::Place;
 
@@ -72,6 +74,7 @@ pub fn up(spec: &Spec, mut command: Command) -> Result<State, LabError> {
 /// A connection to a lab's supervisor.
 #[derive(Debug)]
 pub struct Client {
+    run_dir: RunDir,
     state: State,
     lines: Lines,
 }
@@ -86,7 +89,7 @@ impl Client {
             path,
             source,
         })?;
-        Ok(Self { state, lines: Lines::new(stream) })
+        Ok(Self { run_dir: run_dir.clone(), state, lines: Lines::new(stream) })
     }
 
     /// What is known of the lab.
@@ -134,7 +137,14 @@ impl Client {
             return Err(self.lost(&io::Error::other("no descriptor came")));
         };
         let netns = Netns::from_fd(netns).map_err(|error| self.lost(&error))?;
-        Ok(Entry { place: place.clone(), netns, user: descriptors.next() })
+        let files = self.run_dir.files(&self.state.name, place);
+        Ok(Entry { place: place.clone(), netns, user: descriptors.next(), files })
+    }
+
+    /// The lab's DNS servers, with what they have counted; none unless the lab has DNS.
+    pub fn dns(&mut self) -> Result<Vec<(Server, Counts)>, LabError> {
+        let answer = self.ask(DNS, Value::Null)?;
+        serde_json::from_value(answer).map_err(|error| self.lost(&error.into()))
     }
 
     fn lost(&self, error: &io::Error) -> LabError {
@@ -151,6 +161,7 @@ pub struct Entry {
     place: Place,
     netns: Netns,
     user: Option<OwnedFd>,
+    files: Files,
 }
 
 impl Entry {
@@ -159,7 +170,12 @@ impl Entry {
         &self.netns
     }
 
-    /// Becomes the command, inside the place. Returns only when that fails; then the calling thread may be in
+    /// What a libc there reads about names. The files are there if the lab has DNS.
+    pub const fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Becomes the command, inside the place and with its files. Returns only when that fails; then the calling thread may be in
     /// the lab already, and the process should end. For a rootless lab the process must have one thread.
     pub fn exec(self, command: &mut Command) -> LabError {
         let enter = || -> Result<(), netlab_node::NodeError> {
@@ -175,6 +191,11 @@ impl Entry {
         if let Err(source) = enter() {
             return LabError::Enter { place: self.place, source };
         }
+        if File::ALL.into_iter().any(|file| self.files.path(file).exists())
+            && let Err(error) = self.files.mount()
+        {
+            return error;
+        }
         let source = command.exec();
         let action = format!("run {}", command.get_program().display());
         LabError::Socket { place: self.place, action, source }
@@ -182,9 +203,9 @@ impl Entry {
 }
 
 fn is_own_user_namespace(user: &OwnedFd) -> bool {
-    let inode = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    let inode = |file: &fs::File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
     let theirs = user.as_fd().try_clone_to_owned().ok().and_then(|file| inode(&file.into()));
-    let ours = File::open("/proc/self/ns/user").ok().and_then(|file| inode(&file));
+    let ours = fs::File::open("/proc/self/ns/user").ok().and_then(|file| inode(&file));
     theirs.is_some() && theirs == ours
 }
 
@@ -230,7 +251,7 @@ pub fn down(run_dir: &RunDir, name: &str) -> Result<Down, LabError> {
 
 /// True while the supervisor runs: the number and the start time are its own, and it is no zombie.
 fn is_running(state: &State) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", state.pid)).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", state.pid)).unwrap_or_default();
     let is_zombie = stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'));
     !is_zombie && start_time(state.pid) == Some(state.started)
 }

@@ -8,6 +8,7 @@
 //! that can be locked is stale, and whoever finds it removes it.
 
 mod client;
+mod files;
 mod protocol;
 mod state;
 pub mod supervisor;
@@ -16,11 +17,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use client::{Client, Down, Entry, down, up};
+pub use files::{File, Files};
 pub use state::{Process, RunDir, State};
 pub use supervisor::{Handler, Nothing, Reply, supervise, supervise_on_stdin};
 
 use crate::error::LabError;
 use crate::plan::Plan;
+
+/// The operation by which a handler tells the lab's DNS servers, as [`Client::dns`] wants it.
+pub const DNS: &str = "dns";
 
 /// What a supervisor is told to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::check_name;
+use super::files::Files;
 use crate::error::LabError;
 use crate::place::Place;
 
@@ -42,6 +43,9 @@ pub struct State {
     pub rootless: bool,
     /// The inode of every namespace.
     pub namespaces: BTreeMap<Place, u64>,
+    /// The node of every pod, those on their node's network included.
+    #[serde(default)]
+    pub nodes: BTreeMap<Place, String>,
 }
 
 /// A process that lives in a lab.
@@ -103,6 +107,16 @@ impl RunDir {
     /// Where a supervisor's complaints go once nobody watches it.
     pub(super) fn log(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.log"))
+    }
+
+    /// The files of a place of a lab: there are none unless the lab has DNS.
+    pub fn files(&self, name: &str, place: &Place) -> Files {
+        Files::at(&self.directory(name), place)
+    }
+
+    /// Where a lab keeps the files of its places.
+    fn directory(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.files"))
     }
 
     fn state(&self, name: &str) -> PathBuf {
@@ -212,6 +226,7 @@ impl RunDir {
     pub(super) fn remove(&self, name: &str, file: &File) {
         if is_at(file, &self.state(name)) {
             // The state file goes last: while it is there, nobody else makes a socket of this name.
+            let _ = std::fs::remove_dir_all(self.directory(name));
             for path in [self.socket(name), self.log(name), self.state(name)] {
                 let _ = std::fs::remove_file(path);
             }

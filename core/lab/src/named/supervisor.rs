@@ -195,6 +195,7 @@ fn raise(
     let pid = std::process::id();
     let namespaces: BTreeMap<Place, u64> =
         lab.namespaces().iter().map(|(place, netns)| (place.clone(), netns.identity().inode)).collect();
+    let nodes = plan_nodes(&spec);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let state = State {
         name: spec.name.clone(),
@@ -203,6 +204,7 @@ fn raise(
         created,
         rootless: spec.rootless,
         namespaces,
+        nodes,
     };
     let lock = spec.run_dir.publish(&state)?;
     let path = spec.run_dir.socket(&spec.name);
@@ -214,6 +216,12 @@ fn raise(
     })?;
     let shared = Arc::new(Shared { handler, lab, user_namespace, state });
     Ok(Raised { shared, spec, lock, listener, signals, connections: Mutex::new(Vec::new()) })
+}
+
+fn plan_nodes(spec: &Spec) -> BTreeMap<Place, String> {
+    let places = spec.plan.places();
+    let pods = places.keys().filter(|place| matches!(place, Place::Pod(_)));
+    pods.filter_map(|place| Some(((*place).clone(), spec.plan.node_of(place)?.to_owned()))).collect()
 }
 
 /// Lets go of the terminal: a pipe that the command's output goes to must not stay open for the lab's life.

@@ -9,7 +9,7 @@
 //! hashes), and it is the only source of both [`crate::Lab::build`] and [`mod@crate::print`].
 
 mod layout;
-mod naming;
+pub(crate) mod naming;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -52,7 +52,7 @@ pub(super) fn mac(place: &Place, end: &str) -> Mac {
 
 /// How a namespace is called in printed commands. No Kubernetes name holds `_`, and no namespace's name a dot,
 /// so pods, nodes and the fabric cannot be confused.
-pub(super) fn namespace(place: &Place) -> String {
+pub(crate) fn namespace(place: &Place) -> String {
     let name = match place {
         Place::Fabric => "fabric".to_owned(),
         Place::Node(name) => format!("node_{name}"),

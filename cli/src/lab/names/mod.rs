@@ -1,0 +1,67 @@
+//! How names are made in a lab: from its manifests to servers, zones and files.
+//!
+//! Invariant: [`Naming`] says what a kubelet's configuration and a node's file would say, and [`files`] is kubelet's model
+//! applied to it; [`zones`] are the answers of the record model, name by name. Nothing is decided twice.
+
+mod complete;
+mod files;
+mod zones;
+
+use std::net::IpAddr;
+
+use netlab_core::model::cluster::ObjectKey;
+use netlab_lab::dns::{Book, Books, Server};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use complete::{complete, servers};
+pub(crate) use files::{File, files};
+pub(crate) use zones::{cluster_zones, outside_zone};
+
+/// The cluster's zone.
+pub(crate) const DOMAIN: &str = "cluster.local";
+
+/// How names are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Naming {
+    /// Namespace and name of the Service of the cluster's servers.
+    pub(crate) service: (String, String),
+    /// Kubelet's `clusterDNS`.
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    /// Kubelet's `clusterDomain`.
+    pub(crate) cluster_domain: String,
+    /// The nodes' own `resolv.conf`.
+    pub(crate) host_file: String,
+    /// The servers of the cluster and of the world.
+    pub(crate) servers: Vec<Server>,
+    /// Addresses of the world's servers, which the cluster's ask.
+    pub(crate) above: Vec<IpAddr>,
+}
+
+impl Naming {
+    /// The Service of the cluster's servers.
+    pub(crate) fn service(&self) -> ObjectKey {
+        ObjectKey::new(self.service.0.clone(), self.service.1.clone())
+    }
+
+    /// The kubelet's configuration as a file.
+    pub(crate) fn kubelet_config(&self) -> String {
+        let addresses: Vec<String> =
+            self.cluster_dns.iter().map(|address| format!("- \"{address}\"\n")).collect();
+        let dns =
+            if addresses.is_empty() { String::new() } else { format!("clusterDNS:\n{}", addresses.concat()) };
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{dns}clusterDomain: {}\n",
+            self.cluster_domain
+        )
+    }
+
+    /// What the servers say about a cluster.
+    pub(crate) fn books(&self, cluster: &netlab_core::model::cluster::Cluster) -> Books {
+        let above = self.above.iter().map(|address| (*address, 53).into()).collect();
+        Books {
+            cluster: Book::new(cluster_zones(cluster, DOMAIN), above),
+            outside: Book::new(vec![outside_zone(cluster, DOMAIN)], Vec::new()),
+        }
+    }
+}

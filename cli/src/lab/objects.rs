@@ -1,0 +1,143 @@
+//! Objects of a cluster as JSON: found, changed and written.
+//!
+//! Invariant: what is not changed stays as it was written.
+
+use netlab_core::input::what_if::WhatIf;
+use netlab_core::input::{Budget, Document, Loaded, load_what_if, typed};
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::service::slices::{self, ENDPOINTS_PER_SLICE};
+use serde_json::{Value, json};
+
+use super::Manifests;
+
+/// The texts as the library takes them.
+pub(super) fn documents(texts: &[(String, String)]) -> impl Iterator<Item = Document> + '_ {
+    texts.iter().map(|(name, text)| Document { name: name.as_str().into(), text: text.as_str().into() })
+}
+
+impl Manifests {
+    /// Reads them.
+    pub(crate) fn load(&self) -> Result<Loaded, String> {
+        let without = self.without.iter().map(|name| name.parse().map_err(|error| format!("{error}")));
+        let what_if = WhatIf {
+            with: documents(&self.with).collect(),
+            without: without.collect::<Result<_, String>>()?,
+            namespace: None,
+        };
+        let loaded = load_what_if(documents(&self.documents), what_if, &Budget::default());
+        loaded.map(|(loaded, _)| loaded).map_err(|error| error.to_string())
+    }
+
+    /// The object of a kind and name, the one that stands for it first.
+    pub(super) fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let is_it = |object: &Value| {
+            let metadata = &object["metadata"];
+            let own =
+                metadata["namespace"].as_str().unwrap_or(if namespace.is_empty() { "" } else { "default" });
+            metadata["name"] == name && own == namespace
+        };
+        documents(&self.with)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .chain(documents(&self.documents))
+            .flat_map(|document| typed::read::<Value>(&document, Some(kind), &Budget::default()))
+            .filter_map(|read| Some(read.ok()?.object))
+            .find(is_it)
+    }
+
+    /// Puts an object in, in the place of one of its kind and name.
+    pub(super) fn put(&mut self, source: &str, object: &Value) {
+        let identity = |object: &Value| {
+            let metadata = &object["metadata"];
+            (object["kind"].clone(), metadata["namespace"].clone(), metadata["name"].clone())
+        };
+        let wanted = identity(object);
+        self.with.retain(|(_, text)| {
+            serde_json::from_str::<Value>(text).map_or(true, |other| identity(&other) != wanted)
+        });
+        self.with.push((format!("{source} {}", self.with.len() + 1), format!("{object:#}")));
+    }
+
+    /// Writes the slices of a Service as the controller would now, in the place of those that are there.
+    pub(super) fn write_slices(&mut self, source: &str, key: &ObjectKey) -> Result<(), String> {
+        let cluster = self.load()?.cluster;
+        let Some(service) = cluster.services.get(key) else { return Ok(()) };
+        if service.selector.is_none() {
+            return Ok(());
+        }
+        let given: Vec<ObjectKey> = cluster
+            .endpoint_slices
+            .iter()
+            .filter(|(slice, object)| {
+                slice.namespace == key.namespace && object.service.as_deref() == Some(&*key.name)
+            })
+            .map(|(slice, _)| slice.clone())
+            .collect();
+        let predicted = slices_of(&cluster, key);
+        for slice in given {
+            let ours = |text: &str| {
+                serde_json::from_str::<Value>(text).is_ok_and(|object| {
+                    object["kind"] == "EndpointSlice"
+                        && object["metadata"]["name"] == slice.name
+                        && object["metadata"]["namespace"] == slice.namespace
+                })
+            };
+            let before = self.with.len();
+            self.with.retain(|(_, text)| !ours(text));
+            if self.with.len() == before && !predicted.iter().any(|new| new["metadata"]["name"] == slice.name)
+            {
+                self.without.push(format!("EndpointSlice/{}/{}", slice.namespace, slice.name));
+            }
+        }
+        for slice in &predicted {
+            self.put(source, slice);
+        }
+        Ok(())
+    }
+}
+
+/// The slices that the controller would write; one that is empty where no pod is selected.
+fn slices_of(cluster: &Cluster, key: &ObjectKey) -> Vec<Value> {
+    let Some(service) = cluster.services.get(key) else { return Vec::new() };
+    let predicted = slices::predict(cluster, key, service, ENDPOINTS_PER_SLICE);
+    let labels = json!({
+        "kubernetes.io/service-name": key.name,
+        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+    });
+    let slice = |name: &str, family: &str, ports: Vec<Value>, endpoints: Vec<Value>| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": name, "namespace": key.namespace, "labels": labels},
+            "addressType": family, "ports": ports, "endpoints": endpoints,
+        })
+    };
+    if predicted.slices.is_empty() {
+        return vec![slice(&format!("{}-00001", key.name), "IPv4", Vec::new(), Vec::new())];
+    }
+    let written = predicted.slices.iter().map(|(name, object)| {
+        let ports = object.ports.iter().map(
+            |port| json!({"name": port.name.clone().unwrap_or_default(), "protocol": port.protocol.as_str(), "port": port.port}),
+        );
+        let endpoints = object.endpoints.iter().map(|endpoint| {
+            let mut written = json!({
+                "addresses": endpoint.addresses,
+                "conditions": {
+                    "ready": endpoint.ready, "serving": endpoint.serving, "terminating": endpoint.terminating,
+                },
+            });
+            let optional = [("hostname", &endpoint.hostname), ("nodeName", &endpoint.node), ("zone", &endpoint.zone)];
+            for (field, value) in optional {
+                if let Some(value) = value {
+                    written[field] = json!(value);
+                }
+            }
+            if let Some(pod) = &endpoint.pod {
+                written["targetRef"] = json!({"kind": "Pod", "namespace": key.namespace, "name": pod});
+            }
+            written
+        });
+        slice(name, object.address_type.as_str(), ports.collect(), endpoints.collect())
+    });
+    written.collect()
+}
