@@ -28,10 +28,14 @@ pub(crate) enum Service {
     /// and how. With --compare the Service is shown under iptables, nftables and Cilium's eBPF maps side by side, and
     /// what a first packet costs under each; a proxy whose rules are not given is predicted, and said to be. Exit 0: the
     /// rules are as they should be; 1: they are not.
+    ///
+    /// Rules are asked for first packets only: with --conntrack, connections of UDP are named that still lead to what is
+    /// no endpoint any more.
     #[command(after_help = "Examples:
   netlab service trace -f examples/broken mynet/web --iptables-save examples/broken/ok.save
   netlab service trace -f examples/broken mynet/web:http --iptables-save examples/broken/node.save
   netlab service trace -f examples/broken mynet/web --cilium examples/broken/cilium
+  netlab service trace -f examples/stale kube-system/kube-dns --conntrack examples/stale/flows.txt
   netlab service trace -f examples/broken mynet/web --compare --cilium examples/broken/cilium")]
     Trace(Trace),
 }
@@ -51,6 +55,15 @@ pub(crate) struct Trace {
     /// files; give `services_v2`, `backends_v3` and `reverse_nat`
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) cilium: Vec<PathBuf>,
+    /// Read the rules, and the connections of UDP, from a node's network namespace: of this process, or of a file
+    /// (`/proc/PID/ns/net`, `/run/netns/NAME`) or process that is named; needs root, changes nothing
+    #[arg(long, value_name = "PATH|PID", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "the option alone means this process's own namespace")]
+    pub(crate) node_netns: Option<Option<String>>,
+    /// The kernel's connections, as /proc/net/nf_conntrack has them or `conntrack -L` prints them, `-o extended` and
+    /// `-o xml` too; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) conntrack: Option<PathBuf>,
     /// Show the Service under every kind of proxy side by side; what is not given is predicted
     #[arg(long)]
     pub(crate) compare: bool,

@@ -18,6 +18,7 @@ pub(crate) mod proof;
 pub(crate) mod sarif;
 pub(crate) mod service;
 pub(crate) mod service_compare;
+pub(crate) mod service_conntrack;
 pub(crate) mod service_trace;
 pub(crate) mod style;
 pub(crate) mod svg;

@@ -104,6 +104,17 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
+    /// A command that lists something failed.
+    #[error("`{command}`: {said}")]
+    Command {
+        /// The command with its arguments.
+        command: String,
+        /// The first line of what it said.
+        said: String,
+        /// The kernel's answer, or what it comes to.
+        #[source]
+        source: io::Error,
+    },
     /// A user namespace could not be entered.
     #[error("cannot enter a user namespace: {step}")]
     UserNamespace {
@@ -148,6 +159,7 @@ impl NodeError {
             | Self::NetlinkSocket { source, .. }
             | Self::Refused { source, .. }
             | Self::Sysctl { source, .. }
+            | Self::Command { source, .. }
             | Self::UserNamespace { source, .. } => source,
             Self::Malformed { .. } => return false,
         };
@@ -169,6 +181,7 @@ impl NodeError {
             | Self::NetlinkSocket { source, .. }
             | Self::Refused { source, .. }
             | Self::Sysctl { source, .. }
+            | Self::Command { source, .. }
             | Self::UserNamespace { source, .. } => {
                 matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES))
             }

@@ -14,6 +14,7 @@ pub mod dump;
 pub mod error;
 pub mod netlink;
 pub mod netns;
+pub mod proxy_rules;
 pub mod sysctl;
 pub mod userns;
 

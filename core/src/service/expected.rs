@@ -27,6 +27,8 @@ pub struct ExpectedPort {
     pub local: Vec<SocketAddr>,
     /// Endpoints of the node among all that the rules hold: those that may ask the Service themselves (hairpin).
     pub on_node: Vec<SocketAddr>,
+    /// Endpoints that answer wherever they are, ready or not: connections to others lead nowhere.
+    pub answering: Vec<SocketAddr>,
     /// Addresses by which it is asked.
     pub frontends: Vec<ExpectedFrontend>,
     /// Which traffic stays on the node.
@@ -132,6 +134,11 @@ fn of_service(
             name: ServicePortName::new(key, port),
             family,
             on_node: selection.reachable.iter().filter(here).copied().collect(),
+            answering: backends
+                .iter()
+                .filter(|one| one.serving || one.ready)
+                .map(|one| one.address)
+                .collect(),
             frontends: frontends(service, port, *cluster_ip, policy, &selection),
             cluster: selection.cluster,
             local: selection.local,

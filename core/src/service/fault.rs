@@ -68,6 +68,8 @@ pub enum Kind {
     SourceRange,
     /// Clients do not stay with their endpoint.
     Affinity,
+    /// Another mode's rules that a proxy left behind.
+    Leftover,
     /// A rule with words that are not understood.
     Unread,
 }

@@ -7,6 +7,7 @@
 mod backends;
 pub mod cilium;
 pub mod comparison;
+pub mod conntrack;
 mod endpoints;
 pub mod expected;
 mod families;

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::expected::{Action, ExpectedFrontend, ExpectedPort};
-use super::fault::{Difference, Fault, Kind};
+use super::fault::{Difference, Fault, Kind, Place};
 use super::follow::{Client, Followed, Hop, Symptom};
 use super::{RouteKind, cilium, iptables, nftables};
 use crate::model::service::AddressType;
@@ -39,6 +39,39 @@ pub struct SharedFault {
 }
 
 impl ServiceTrace {
+    /// How many faults were found.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.ports.iter().map(|port| port.faults().count()).sum::<usize>() + self.shared.len()
+    }
+
+    /// Tells that another mode's rules are on the node, too: those of a proxy that ran before and did not clean up.
+    /// They take packets all the same, and nothing keeps them up to date.
+    pub fn leftover(&mut self, other: &Self) {
+        let mut families: Vec<&'static str> = other.ports.iter().map(|port| port.family).collect();
+        families.sort_unstable();
+        families.dedup();
+        let (table, chain) = match other.proxy_mode {
+            "iptables" => ("nat", "KUBE-SERVICES"),
+            _ => (nftables::TABLE, "services"),
+        };
+        for family in families {
+            let fault = Fault {
+                difference: Difference::Extra,
+                kind: Kind::Leftover,
+                object: other.proxy_mode.to_owned(),
+                place: Place::within(table, chain),
+                endpoint: None,
+                detail: format!(
+                    "rules of {} mode are on the node, too; they take packets, and no proxy keeps them up to date",
+                    other.proxy_mode
+                ),
+            };
+            self.shared.push(SharedFault { family, fault });
+        }
+        self.ports.iter_mut().for_each(|port| port.status = Status::Broken);
+    }
+
     /// Adds what was found in another family's rules of the same node and mode.
     pub fn merge(&mut self, other: Self) {
         self.layout = self.layout.or(other.layout);

@@ -1,20 +1,108 @@
-//! The rules of a node, from the files that were named.
+//! The rules and connections of a node, from the files or the namespace that were named.
 //!
 //! Invariant: a text that is not what its option says is an error that names the file, the line or row, and the command
-//! that prints the right one.
+//! that prints the right one. A namespace is only read; lacking the privilege for it is exit 4.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use netlab_core::model::service::AddressType;
 use netlab_core::service::comparison::Given;
+use netlab_core::service::conntrack::dump::Entry;
 use netlab_core::service::trace::Rules;
-use netlab_core::service::{cilium, iptables, nftables};
+use netlab_core::service::{cilium, conntrack, iptables, nftables};
+use netlab_node::{Netns, NodeError, proxy_rules};
 
 use crate::args::service::Trace;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// All rules that were named, with where they are from: one proxy's, one entry for each family.
-pub(super) fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
+/// What is known of a node.
+#[derive(Default)]
+pub(super) struct Evidence {
+    /// Rules, with where they are from: an entry for each proxy and family.
+    pub(super) rules: Vec<Given>,
+    /// Connections, and where they are from.
+    pub(super) connections: Option<(String, Vec<Entry>)>,
+}
+
+/// All that was named.
+pub(super) fn evidence(args: &Trace) -> Result<Evidence, Failure> {
+    let mut evidence = Evidence { rules: given(args)?, connections: None };
+    if let Some(place) = &args.node_netns {
+        let netns = netns(place.as_deref())?;
+        evidence.rules.extend(listed(&netns)?);
+        let listing = proxy_rules::connections(&netns).map_err(|error| unlisted(&error))?;
+        let entries = conntrack::dump::parse(&listing.text);
+        let entries =
+            entries.map_err(|error| refused(Path::new(&listing.command), "conntrack -L", &error))?;
+        evidence.connections = Some((listing.command, entries));
+    }
+    if let Some(path) = &args.conntrack {
+        let entries = conntrack::dump::parse(&read(path)?);
+        let entries = entries.map_err(|error| refused(path, "conntrack -L -o extended", &error))?;
+        evidence.connections = Some((path.display().to_string(), entries));
+    }
+    Ok(evidence)
+}
+
+/// The namespace that is meant: this process's own, a process's, or a file's.
+fn netns(place: Option<&str>) -> Result<Netns, Failure> {
+    let opened = match place {
+        None => Netns::current(),
+        Some(place) => match place.parse() {
+            Ok(pid) => Netns::from_pid(pid),
+            Err(_) => Netns::from_path(place),
+        },
+    };
+    opened.map_err(|error| {
+        let what = format!("`--node-netns {}` cannot be opened", place.unwrap_or_default());
+        let exit = if error.is_permission() { Exit::NotAllowed } else { Exit::CannotRead };
+        Failure::new(exit, what.replace(" `", "`")).because(&error).hint(
+            "name a process on the node (1 is often one), or a file like /proc/1/ns/net or /run/netns/NAME",
+        )
+    })
+}
+
+fn listed(netns: &Netns) -> Result<Vec<Given>, Failure> {
+    let listed = proxy_rules::read(netns).map_err(|error| unlisted(&error))?;
+    let mut given = Vec::new();
+    for listing in &listed.nftables {
+        let parsed = nftables::dump::parse(&listing.text);
+        let rules = parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
+        given.push(Given { rules: Rules::Nftables(rules), source: listing.command.clone() });
+    }
+    for listing in &listed.iptables {
+        let parsed = iptables::dump::parse(&listing.text);
+        let mut rules =
+            parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
+        // A table without any address is not known by what is in it.
+        rules.of_family(if listing.command.starts_with("ip6") {
+            AddressType::Ipv6
+        } else {
+            AddressType::Ipv4
+        });
+        given.push(Given { rules: Rules::Iptables(rules), source: listing.command.clone() });
+    }
+    if !given.is_empty() {
+        return Ok(given);
+    }
+    if listed.not_found.is_empty() {
+        return Err(Failure::unreadable(format!("{} has no rules of kube-proxy", netns.identity()))
+            .caused_by("no table `kube-proxy` of nftables, no chain KUBE-SERVICES of iptables")
+            .hint("is it the node's namespace? Cilium keeps Services in eBPF maps: `--cilium`"));
+    }
+    Err(Failure::not_allowed(format!("the rules of {} cannot be listed", netns.identity()))
+        .caused_by(format!("not found on this machine: {}", listed.not_found.join(", "))))
+}
+
+fn unlisted(error: &NodeError) -> Failure {
+    let failure = Failure::not_allowed("the node's rules cannot be listed").because(error);
+    if error.is_permission() { failure.hint("run it as root on the node") } else { failure }
+}
+
+/// The rules of the files that were named.
+fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
     let mut all = Vec::new();
     if let Some(path) = &args.iptables_save {
         let parsed = iptables::dump::parse(&read(path)?);
@@ -48,11 +136,7 @@ fn cilium(paths: &[PathBuf]) -> Result<Vec<cilium::dump::Dump>, Failure> {
         }
     }
     cilium::dump::assemble(&maps).map_err(|error| {
-        let pin = format!(
-            "{}/{}",
-            cilium::PINS,
-            cilium::names(netlab_core::model::service::AddressType::Ipv4).services
-        );
+        let pin = format!("{}/{}", cilium::PINS, cilium::names(AddressType::Ipv4).services);
         Failure::unreadable("no Services of Cilium were given")
             .because(&error)
             .hint(format!("`{COMMAND} pinned {pin}`, run as root on the node, prints them"))
@@ -84,7 +168,7 @@ fn refused(path: &Path, command: &str, error: &dyn std::error::Error) -> Failure
         .hint(format!("give the whole text of `{command}`, run as root on the node"))
 }
 
-pub(super) fn read(path: &Path) -> Result<String, Failure> {
+fn read(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
         std::io::stdin().lock().read_to_end(&mut bytes).map(drop)

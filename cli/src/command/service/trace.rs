@@ -1,16 +1,20 @@
 //! `netlab service trace`: a node's own rules, followed and compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::port::Protocol;
 use netlab_core::model::service::AddressType;
 use netlab_core::service::comparison::{Given, Ports, compare};
+use netlab_core::service::conntrack::{ServiceConntrack, judge};
 use netlab_core::service::expected::{ExpectedPort, expected};
 use netlab_core::service::iptables::ProxyOptions;
 use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
 use netlab_core::service::{families, unknown_slices};
+
+use serde::Serialize;
 
 use super::{named, rules};
 use crate::args::globals::Globals;
@@ -18,9 +22,9 @@ use crate::args::service::Trace;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
-use crate::output::service_compare;
 use crate::output::service_trace::render;
 use crate::output::terminal::Terminal;
+use crate::output::{service_compare, service_conntrack};
 
 /// Answers.
 pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -34,10 +38,10 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         name.parse().map_err(|error| Failure::unreadable(format!("`{name}`: {error}")))?;
     let key = named::service(&reference, globals, cluster)?;
     let question = Question { cluster, key: &key, port, node: args.node.as_deref() };
-    let given = rules::given(args)?;
-    if given.is_empty() && !args.compare {
+    let evidence = rules::evidence(args)?;
+    if evidence.rules.is_empty() && evidence.connections.is_none() && !args.compare {
         return Err(Failure::unreadable("no rules of a node were given").hint(
-            "name some with `--iptables-save`, `--nft` or `--cilium`, or predict them with `--compare`",
+            "name some with `--iptables-save`, `--nft`, `--cilium` or `--node-netns`, or predict them with `--compare`",
         ));
     }
     let mut not_examined = input.not_examined;
@@ -45,19 +49,40 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     not_examined.extend(unknown);
     let told =
         |text: String| not_examined.iter().fold(text, |text, what| text + &format!("not examined: {what}\n"));
-    let broken = if args.compare {
-        let comparison = question.compare(&given)?;
-        let envelope = Envelope::new("ServiceComparison", &comparison, not_examined.clone());
-        terminal
-            .answer(&envelope, |terminal| told(service_compare::render(&comparison, terminal.charset)))?;
-        let mut read = comparison.columns.iter().filter(|column| column.source.is_some());
-        read.any(|column| column.ports.iter().any(|port| port.trace.status == Status::Broken))
-    } else {
-        let (trace, source) = question.trace(&given)?;
-        let envelope = Envelope::new("ServiceTrace", &trace, not_examined.clone());
-        terminal.answer(&envelope, |terminal| told(render(&trace, &source, terminal.charset)))?;
-        trace.ports.iter().any(|port| port.status == Status::Broken)
+    let conntrack = match &evidence.connections {
+        Some((source, entries)) => Some(judge(source, entries, &question.everywhere()?)),
+        None => None,
     };
+    // Without being asked for, connections are worth a word only where they can be stale.
+    let conntrack = conntrack.filter(|conntrack| {
+        args.conntrack.is_some() || conntrack.ports.iter().any(|port| port.protocol == Protocol::Udp.as_str())
+    });
+    let flows = || conntrack.as_ref().map(|conntrack| service_conntrack::render(conntrack));
+    let mut broken =
+        conntrack.iter().flat_map(|conntrack| &conntrack.ports).any(|port| !port.stale.is_empty());
+    if args.compare {
+        let comparison = question.compare(&evidence.rules)?;
+        let mut read = comparison.columns.iter().filter(|column| column.source.is_some());
+        broken |= read.any(|column| column.ports.iter().any(|port| port.trace.status == Status::Broken));
+        let answer = Answer { rules: &comparison, conntrack: conntrack.as_ref() };
+        let envelope = Envelope::new("ServiceComparison", answer, not_examined.clone());
+        terminal.answer(&envelope, |terminal| {
+            let text = service_compare::render(&comparison, terminal.charset);
+            told(text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
+        })?;
+    } else if evidence.rules.is_empty() {
+        let envelope = Envelope::new("ServiceConntrack", conntrack.as_ref(), not_examined.clone());
+        terminal.answer(&envelope, |_| told(flows().unwrap_or_default()))?;
+    } else {
+        let (trace, source) = question.trace(evidence.rules, args.node_netns.is_some())?;
+        broken |= trace.ports.iter().any(|port| port.status == Status::Broken);
+        let answer = Answer { rules: &trace, conntrack: conntrack.as_ref() };
+        let envelope = Envelope::new("ServiceTrace", answer, not_examined.clone());
+        terminal.answer(&envelope, |terminal| {
+            let text = render(&trace, &source, terminal.charset);
+            told(text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
+        })?;
+    }
     Ok(match (not_examined.is_empty(), broken) {
         (false, _) => Exit::CannotTell,
         (true, true) => Exit::No,
@@ -65,7 +90,17 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     })
 }
 
+/// What rules say, and connections if there are any.
+#[derive(Serialize)]
+struct Answer<'a, T> {
+    #[serde(flatten)]
+    rules: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conntrack: Option<&'a ServiceConntrack>,
+}
+
 /// Which Service is asked for, and on which node.
+#[derive(Clone, Copy)]
 struct Question<'a> {
     cluster: &'a Cluster,
     key: &'a ObjectKey,
@@ -74,29 +109,58 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// The trace through one proxy's rules, both families of them if both were given.
-    fn trace(&self, given: &[Given]) -> Result<(ServiceTrace, String), Failure> {
-        let modes: BTreeSet<&str> = given.iter().map(|given| given.rules.mode()).collect();
-        if modes.len() > 1 {
-            let modes: Vec<&str> = modes.into_iter().collect();
+    /// The trace through one proxy's rules, both families of them if both were given; `any` when a node may have the
+    /// rules of several, of which those that fit best are taken for the ones in use.
+    fn trace(&self, given: Vec<Given>, any: bool) -> Result<(ServiceTrace, String), Failure> {
+        let mut modes: BTreeMap<&str, Vec<&Given>> = BTreeMap::new();
+        for one in &given {
+            // Rules of the kernel's older interface are another proxy's than those of the newer.
+            let older = any && one.source.contains("-legacy-");
+            modes.entry(if older { "iptables-legacy" } else { one.rules.mode() }).or_default().push(one);
+        }
+        if modes.len() > 1 && !any {
+            let modes: Vec<&str> = modes.into_keys().collect();
             return Err(Failure::unreadable(format!("rules of {} were given", modes.join(" and ")))
                 .hint("give those of one proxy, or add `--compare`"));
         }
-        let mut whole: Option<ServiceTrace> = None;
-        for one in given {
-            let (node, ports) = self.ports(one.rules.family(), same_everywhere(&one.rules))?;
-            let part = trace(&one.rules, &ports, &node);
-            match &mut whole {
-                Some(whole) => whole.merge(part),
-                None => whole = Some(part),
+        let mut traced: Vec<(ServiceTrace, String)> = Vec::new();
+        for given in modes.into_values() {
+            let mut whole: Option<ServiceTrace> = None;
+            for one in &given {
+                let (node, ports) = self.ports(one.rules.family(), same_everywhere(&one.rules))?;
+                let part = trace(&one.rules, &ports, &node);
+                match &mut whole {
+                    Some(whole) => whole.merge(part),
+                    None => whole = Some(part),
+                }
             }
+            let source = given.first().map(|given| given.source.clone()).unwrap_or_default();
+            traced.extend(whole.filter(|whole| !whole.ports.is_empty()).map(|whole| (whole, source)));
         }
-        let whole = whole.filter(|whole| !whole.ports.is_empty()).ok_or_else(|| {
+        traced.sort_by_key(|(trace, _)| trace.faults());
+        let mut traced = traced.into_iter();
+        let Some((mut trace, source)) = traced.next() else {
             let families: Vec<&str> = given.iter().map(|one| one.rules.family().as_str()).collect();
             let what = format!("no proxy has rules for {} in {}", self.key, families.join(" and "));
-            Failure::unreadable(what).hint("`netlab service endpoints` says why")
-        })?;
-        Ok((whole, given.first().map(|given| given.source.clone()).unwrap_or_default()))
+            return Err(Failure::unreadable(what).hint("`netlab service endpoints` says why"));
+        };
+        for (left, _) in traced {
+            trace.leftover(&left);
+        }
+        Ok((trace, source))
+    }
+
+    /// The ports in all families, for what is no matter of nodes.
+    fn everywhere(&self) -> Result<Vec<ExpectedPort>, Failure> {
+        let service = self.cluster.services.get(self.key);
+        let families = service.map(|service| families(self.cluster, service)).unwrap_or_default();
+        let first = self.cluster.nodes.keys().next().map(String::as_str);
+        let anywhere = Question { node: self.node.or(first), ..*self };
+        let mut ports = Vec::new();
+        for family in families {
+            ports.extend(anywhere.ports(family, true)?.1);
+        }
+        Ok(ports)
     }
 
     /// All kinds of proxies side by side.

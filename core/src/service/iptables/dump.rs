@@ -30,6 +30,8 @@ pub struct DumpError {
 pub struct Dump {
     /// By name: nat, filter, mangle, …
     pub tables: BTreeMap<String, Table>,
+    /// The family, where it is known from elsewhere.
+    told: Option<AddressType>,
 }
 
 /// Chains by name.
@@ -114,9 +116,17 @@ impl Dump {
         self.chain(table, chain).map_or(&[], |chain| &chain.rules)
     }
 
+    /// Says which command wrote it.
+    pub const fn of_family(&mut self, family: AddressType) {
+        self.told = Some(family);
+    }
+
     /// The family that its addresses are of; both commands write the same words else. IPv4 when there is none.
     #[must_use]
     pub fn family(&self) -> AddressType {
+        if let Some(told) = self.told {
+            return told;
+        }
         let rules =
             self.tables.values().flat_map(|table| table.chains.values()).flat_map(|chain| &chain.rules);
         let mut nets = rules.flat_map(|rule| rule.source.iter().chain(&rule.destination));

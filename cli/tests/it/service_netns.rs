@@ -1,0 +1,187 @@
+//! Rules and connections read from a node's own network namespace.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use netlab_core::input::{Budget, Document, load};
+use netlab_core::model::cluster::Cluster;
+use netlab_core::model::service::AddressType;
+use netlab_core::service::nftables::Layout;
+use netlab_lab::proxy::{self, ProxyMode};
+use netlab_node::Netns;
+
+use crate::run::{Run, netlab, required, root, root_or_skip};
+
+const MODES: [ProxyMode; 3] =
+    [ProxyMode::Iptables, ProxyMode::Nftables(Layout::Maps), ProxyMode::Nftables(Layout::Chains)];
+
+/// A namespace of the test's own; `None` where there can be none.
+fn stand(test: &str) -> Option<Netns> {
+    if !root_or_skip(test) {
+        return None;
+    }
+    for command in ["nft", "iptables-restore"] {
+        if Command::new(command).arg("--version").output().is_err() {
+            assert!(!required("nft"), "{command} is not there, and NETLAB_TEST_REQUIRE names nft");
+            return None;
+        }
+    }
+    let netns = Netns::create().expect("root can make a namespace");
+    run_in(&netns, "ip", &["link", "set", "lo", "up"]);
+    Some(netns)
+}
+
+fn run_in(netns: &Netns, command: &str, arguments: &[&str]) {
+    let run = || Command::new(command).args(arguments).output().expect("it runs");
+    let output = netns.run(run).expect("the namespace");
+    assert!(output.status.success(), "{command} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn path(netns: &Netns) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), netns.as_raw_fd())
+}
+
+fn example(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).expect("it is shipped")
+}
+
+fn cluster(text: &str) -> Cluster {
+    load([Document { name: "w.yaml".into(), text: text.into() }], &Budget::default()).cluster
+}
+
+fn program(netns: &Netns, cluster: &Cluster, mode: ProxyMode) {
+    for family in [AddressType::Ipv4, AddressType::Ipv6] {
+        let rules = proxy::rules(cluster, "worker", mode, family);
+        proxy::write(netns, "worker", mode, family, &rules).expect("the kernel takes it");
+    }
+}
+
+fn ask(netns: &Netns, more: &[&str]) -> Run {
+    let path = path(netns);
+    let question =
+        ["service", "trace", "-f", "examples/broken", "mynet/web", "--node", "worker", "--node-netns", &path];
+    netlab(question.iter().chain(more))
+}
+
+#[test]
+fn the_mode_is_found_out_and_faults_are_found() {
+    let world = cluster(&example("examples/broken/mynet.yaml"));
+    for mode in MODES {
+        let Some(netns) = stand("the_mode_is_found_out_and_faults_are_found") else { return };
+        let run = ask(&netns, &[]);
+        assert_eq!(run.code, Some(2), "nothing is there yet: {}", run.stdout);
+        assert!(run.stderr.contains("has no rules of kube-proxy"), "{}", run.stderr);
+        program(&netns, &world, mode);
+        let run = ask(&netns, &["-o", "json"]);
+        assert_eq!(run.code, Some(0), "{mode:?} {}{}", run.stdout, run.stderr);
+        let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let expected = if mode == ProxyMode::Iptables { "iptables" } else { "nftables" };
+        assert_eq!(value["proxyMode"], expected);
+        assert_eq!(value["ports"].as_array().map(Vec::len), Some(2), "{value}");
+        match mode {
+            ProxyMode::Iptables => {
+                run_in(&netns, "iptables", &["-t", "nat", "-F", "KUBE-SVC-GT4NHM5PDAGWYSIU"])
+            }
+            ProxyMode::Nftables(_) => {
+                let chain = "service-QH55M7ML-mynet/web/tcp/http";
+                run_in(&netns, "nft", &["flush", "chain", "ip", "kube-proxy", chain]);
+            }
+        }
+        let run = ask(&netns, &[]);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(1), ""), "{mode:?} {}", run.stdout);
+        assert!(run.stdout.starts_with("BROKEN  mynet/web:http TCP 10.96.0.50:80"), "{}", run.stdout);
+        assert!(run.stdout.contains("ok      mynet/web:metrics"), "{}", run.stdout);
+    }
+}
+
+#[test]
+fn what_another_mode_left_behind_is_told() {
+    let world = cluster(&example("examples/broken/mynet.yaml"));
+    let Some(netns) = stand("what_another_mode_left_behind_is_told") else { return };
+    program(&netns, &world, ProxyMode::Nftables(Layout::Maps));
+    program(&netns, &world, ProxyMode::Iptables);
+    // What was left behind is what fits less.
+    run_in(&netns, "iptables", &["-t", "nat", "-F", "KUBE-SVC-GT4NHM5PDAGWYSIU"]);
+    let run = ask(&netns, &["-o", "json"]);
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!((&value["proxyMode"], &value["shared"][0]["kind"]), (&"nftables".into(), &"leftover".into()));
+    assert_eq!([&value["shared"][0]["object"], &value["shared"][0]["family"]], ["iptables", "IPv4"]);
+}
+
+#[test]
+fn a_flow_of_udp_that_leads_nowhere_is_found() {
+    let now = example("examples/stale/dns.yaml");
+    let before = now.replace("10.244.1.8", "10.244.1.5");
+    for mode in MODES {
+        let Some(netns) = stand("a_flow_of_udp_that_leads_nowhere_is_found") else { return };
+        run_in(&netns, "ip", &["addr", "add", "10.99.0.1/32", "dev", "lo"]);
+        run_in(&netns, "ip", &["route", "add", "10.0.0.0/8", "dev", "lo"]);
+        program(&netns, &cluster(&before), mode);
+        let send = || UdpSocket::bind("10.99.0.1:0").and_then(|socket| socket.send_to(b"?", "10.96.0.10:53"));
+        netns.run(send).expect("the namespace").expect("it is sent");
+        let path = path(&netns);
+        let ask = |more: &[&str]| {
+            let question = [
+                "service",
+                "trace",
+                "-f",
+                "examples/stale",
+                "kube-system/kube-dns:dns",
+                "--node-netns",
+                &path,
+            ];
+            netlab(question.iter().chain(&["--node", "worker"]).chain(more))
+        };
+        program(&netns, &cluster(&now), mode);
+        let run = ask(&[]);
+        assert_eq!((run.code, run.stderr.as_str()), (Some(1), ""), "{mode:?} {}", run.stdout);
+        assert!(
+            run.stdout.starts_with("ok      kube-system/kube-dns:dns UDP"),
+            "the rules are right: {}",
+            run.stdout
+        );
+        assert!(run.stdout.contains("STALE   kube-system/kube-dns:dns UDP"), "{}", run.stdout);
+        let run = ask(&["-o", "json"]);
+        let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let stale = &value["conntrack"]["ports"][0]["stale"][0];
+        assert_eq!(
+            [&stale["to"], &stale["leadsTo"], &stale["why"]],
+            ["10.96.0.10:53", "10.244.1.5:53", "no-endpoint"]
+        );
+    }
+}
+
+#[test]
+fn a_namespace_that_cannot_be_entered_is_said() {
+    let ask = |place: &str| {
+        netlab(["service", "trace", "-f", "examples/broken", "mynet/web", "--node-netns", place])
+    };
+    for place in ["/nonexistent", "4194305"] {
+        let run = ask(place);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""));
+        assert!(run.stderr.contains(place) && run.stderr.contains("No such file"), "{}", run.stderr);
+    }
+    if !root_or_skip("a_namespace_that_cannot_be_entered_is_said") {
+        return;
+    }
+    // Nobody's process may not look into another's namespace.
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("netlab");
+    std::fs::copy(env!("CARGO_BIN_EXE_netlab"), &program).expect("copied");
+    let world = directory.path().join("w.yaml");
+    std::fs::write(&world, example("examples/broken/mynet.yaml")).expect("written");
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("opened");
+    for place in [&["--node-netns", "1"][..], &["--node-netns"]] {
+        let output = std::os::unix::process::CommandExt::uid(&mut Command::new(&program), 65_534)
+            .arg("service")
+            .args(["trace", "mynet/web", "-f"])
+            .arg(&world)
+            .args(place)
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

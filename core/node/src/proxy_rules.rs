@@ -1,0 +1,121 @@
+//! The rules by which a node's proxy leads packets to Services, and its connections, as the node's own tools print them.
+//!
+//! Invariant: only listing commands are run, inside the namespace; nothing is changed. A text is kept only when a proxy
+//! wrote some of it: iptables rules with the chain `KUBE-SERVICES`, an nftables table `kube-proxy`. Which of several
+//! proxies' rules are in use is not decided here.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+use crate::capability::find_tool;
+use crate::{Netns, NodeError};
+
+/// What a node has of a proxy's rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProxyRules {
+    /// Texts of `iptables-save` and its like, both families and both variants.
+    pub iptables: Vec<Listing>,
+    /// Texts of `nft -j list table`, both families.
+    pub nftables: Vec<Listing>,
+    /// Commands that are not there, so that what they would have printed is not known.
+    pub not_found: Vec<&'static str>,
+}
+
+/// What a command printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The command with its arguments.
+    pub command: String,
+    /// Its output.
+    pub text: String,
+}
+
+/// The name of the table of nftables mode.
+const TABLE: &str = "kube-proxy";
+/// The chain that iptables mode always has.
+const CHAIN: &str = ":KUBE-SERVICES ";
+
+/// Reads them.
+pub fn read(netns: &Netns) -> Result<ProxyRules, NodeError> {
+    let mut rules = ProxyRules::default();
+    // A kernel without nftables has no such rules; lacking the privilege is another matter.
+    let tables = match find_tool("nft", &["--version"]).map(|_| run(netns, "nft", &["list", "tables"])) {
+        Some(Err(error)) if error.is_permission() => return Err(error),
+        Some(Ok(tables)) => Some(tables),
+        Some(Err(_)) | None => None,
+    };
+    if let Some(tables) = tables {
+        for family in ["ip", "ip6"] {
+            let line = format!("table {family} {TABLE}");
+            if tables.text.lines().any(|table| table.trim() == line) {
+                rules.nftables.push(run(netns, "nft", &["-j", "-a", "list", "table", family, TABLE])?);
+            }
+        }
+    } else {
+        rules.not_found.push("nft");
+    }
+    // Rules of the older kernel interface are in neither the newer command's listing nor that of `nft`.
+    let mut any = false;
+    for command in
+        ["iptables-nft-save", "iptables-legacy-save", "ip6tables-nft-save", "ip6tables-legacy-save"]
+    {
+        if find_tool(command, &["--version"]).is_some() {
+            any = true;
+            rules.iptables.extend(Some(run(netns, command, &[])?).filter(is_proxy_s));
+        }
+    }
+    if !any {
+        for command in ["iptables-save", "ip6tables-save"] {
+            if find_tool(command, &["--version"]).is_some() {
+                any = true;
+                rules.iptables.extend(Some(run(netns, command, &[])?).filter(is_proxy_s));
+            }
+        }
+    }
+    if !any {
+        rules.not_found.push("iptables-save");
+    }
+    Ok(rules)
+}
+
+fn is_proxy_s(listing: &Listing) -> bool {
+    listing.text.lines().any(|line| line.starts_with(CHAIN))
+}
+
+/// The connections that the kernel keeps for the namespace: `/proc/net/nf_conntrack`, or what `conntrack -L` prints
+/// where a kernel has no such file.
+pub fn connections(netns: &Netns) -> Result<Listing, NodeError> {
+    const FILE: &str = "/proc/thread-self/net/nf_conntrack";
+    match netns.run(|| std::fs::read_to_string(FILE))? {
+        Ok(text) => Ok(Listing { command: "/proc/net/nf_conntrack".to_owned(), text }),
+        // Not there: connections were never tracked, or the kernel shows them only by netlink.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            run(netns, "conntrack", &["-L", "-o", "extended"])
+        }
+        Err(source) => Err(NodeError::Command {
+            command: "/proc/net/nf_conntrack".to_owned(),
+            said: "it cannot be read".to_owned(),
+            source,
+        }),
+    }
+}
+
+fn run(netns: &Netns, command: &str, arguments: &[&str]) -> Result<Listing, NodeError> {
+    let whole = std::iter::once(command).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");
+    let failed =
+        |said: String, source: io::Error| NodeError::Command { command: whole.clone(), said, source };
+    // Where administrators' tools are when `PATH` leaves them out.
+    let program = find_tool(command, &["--version"]).map_or_else(|| command.into(), |tool| tool.path);
+    let output = netns
+        .run(|| Command::new(program).args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output())?
+        .map_err(|source| failed("it cannot be run".to_owned(), source))?;
+    if output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        return Ok(Listing { command: whole, text });
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned();
+    let denied = ["Operation not permitted", "Permission denied"].iter().any(|words| said.contains(words));
+    let errno = if denied { libc::EPERM } else { libc::EIO };
+    Err(failed(said, io::Error::from_raw_os_error(errno)))
+}
