@@ -4,11 +4,13 @@
 //! for is said, not approximated.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use netlab_core::endpoint_ref::{EndpointRef, EndpointType, ResolvedEnd};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::service::Service;
 use netlab_core::policy::backends::{ServiceError, backends, service};
-use netlab_core::policy::query::End;
+use netlab_core::policy::query::{End, owner};
 
 use crate::args::globals::Globals;
 use crate::failure::Failure;
@@ -33,6 +35,16 @@ pub(crate) fn resolve(
             nearest => failure.hint(format!("did you mean `{}`?", nearest.join("`, `"))),
         }
     })?;
+    if let Some(key) = service_at(reference, cluster) {
+        if flag == "--from" {
+            return Err(Failure::unreadable(format!(
+                "`{flag} {reference}`: that is an address of svc/{key}, and nothing is sent from it"
+            ))
+            .hint("name a pod behind it"));
+        }
+        let (_, behind) = resolve(flag, &service_ref(&key), globals, cluster)?;
+        return Ok((asked(reference, default), behind));
+    }
     let mut ends = Vec::new();
     for end in found {
         match end {
@@ -54,14 +66,52 @@ pub(crate) fn resolve(
     Ok((asked(reference, default), ends))
 }
 
-/// The Service that a reference names, if it names one.
-pub(crate) fn service_named(reference: &EndpointRef, globals: &Globals) -> Option<ObjectKey> {
+/// The Service that a reference names, or whose address it is, if there is one.
+pub(crate) fn service_named(
+    reference: &EndpointRef,
+    globals: &Globals,
+    cluster: &Cluster,
+) -> Option<ObjectKey> {
     let default = globals.namespace.as_deref().unwrap_or("default");
     match reference {
         EndpointRef::Named { kind: Some(EndpointType::Service), namespace, name } => {
             Some(ObjectKey::new(namespace.as_deref().unwrap_or(default), name))
         }
-        _ => None,
+        EndpointRef::Address(_) => service_at(reference, cluster),
+        EndpointRef::Named { .. } => None,
+    }
+}
+
+/// The Service that an address belongs to: every node leads its own clients from there to the endpoints, before policies of
+/// the destination see anything. Who really has the address comes first.
+fn service_at(reference: &EndpointRef, cluster: &Cluster) -> Option<ObjectKey> {
+    let EndpointRef::Address(address) = reference else { return None };
+    let addresses: [fn(&Service) -> &[IpAddr]; 3] = [
+        |service| &service.cluster_ips,
+        |service| &service.load_balancer_ips,
+        |service| &service.external_ips,
+    ];
+    if owner(cluster, *address) != End::Address(*address) {
+        return None;
+    }
+    let of = |addresses: &fn(&Service) -> &[IpAddr]| {
+        let mut services = cluster.services.iter();
+        services.find(|(_, service)| addresses(service).contains(address)).map(|(key, _)| key.clone())
+    };
+    addresses.iter().find_map(of)
+}
+
+/// What to say about a Service that was asked for by its address.
+pub(crate) fn about_address(reference: &EndpointRef, key: &ObjectKey) -> Option<String> {
+    let EndpointRef::Address(address) = reference else { return None };
+    Some(format!("{address} is an address of svc/{key}: asked is what it leads to"))
+}
+
+fn service_ref(key: &ObjectKey) -> EndpointRef {
+    EndpointRef::Named {
+        kind: Some(EndpointType::Service),
+        namespace: Some(key.namespace.clone()),
+        name: key.name.clone(),
     }
 }
 

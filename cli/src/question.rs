@@ -72,7 +72,7 @@ impl Question {
     pub(crate) fn new(args: &PacketArgs, globals: &Globals, cluster: &Cluster) -> Result<Self, Failure> {
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to, globals, cluster)?;
-        if let Some(key) = ends::service_named(&args.to, globals) {
+        if let Some(key) = ends::service_named(&args.to, globals, cluster) {
             let port = service_port_of(args, cluster, &key)?;
             let behind = backends(cluster, &key, port);
             to = behind
@@ -89,7 +89,8 @@ impl Question {
                 protocol: port.protocol.as_str().to_owned(),
                 port: Some(value(&published)),
             };
-            let notes = about_service(&key, port, &behind);
+            let mut notes = about_service(&key, port, &behind);
+            notes.splice(0..0, ends::about_address(&args.to, &key));
             let query = Query { from, to, service: Service::Backends(behind) };
             return Ok(Self { query, asked, service: Some(NamedService { notes }) });
         }

@@ -309,15 +309,17 @@ impl EndpointRef {
     }
 }
 
-/// Pods of the workloads with this name, of one kind or of any.
+/// Pods of the workloads with this name, of one kind or of any. Those that have finished are meant only where there are no
+/// others: their addresses may be somebody else's by now.
 fn pods_of(cluster: &Cluster, workload: &ObjectKey, kind: Option<EndpointType>) -> Option<Vec<ResolvedEnd>> {
     let is_it = |candidate: &WorkloadRef| {
         candidate.name == workload.name && kind.is_none_or(|kind| kind.kind() == candidate.kind)
     };
-    let found: Vec<ResolvedEnd> = in_namespace(cluster, &workload.namespace)
-        .filter(|(_, pod)| workloads(pod).any(is_it))
-        .map(|(key, _)| ResolvedEnd::Pod(key.clone()))
-        .collect();
+    let pods: Vec<(&ObjectKey, &Pod)> =
+        in_namespace(cluster, &workload.namespace).filter(|(_, pod)| workloads(pod).any(is_it)).collect();
+    let any_runs = pods.iter().any(|(_, pod)| !pod.terminal);
+    let meant = pods.into_iter().filter(|(_, pod)| !(any_runs && pod.terminal));
+    let found: Vec<ResolvedEnd> = meant.map(|(key, _)| ResolvedEnd::Pod(key.clone())).collect();
     (!found.is_empty()).then_some(found)
 }
 

@@ -157,6 +157,9 @@ pub(crate) struct Connections {
     /// that no pod matches; and which workloads are under no policy
     #[arg(long)]
     pub(crate) exposure: bool,
+    /// Whether pods that have finished and that nothing follows (of a Job, or of nobody) count as if they ran
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    pub(crate) finished: Switch,
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,
@@ -188,6 +191,9 @@ pub(crate) struct Diff {
     /// Whether addresses outside the cluster are compared
     #[arg(long, value_name = "WHEN", default_value = "on")]
     pub(crate) external: Switch,
+    /// Whether pods that have finished and that nothing follows (of a Job, or of nobody) count as if they ran
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    pub(crate) finished: Switch,
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,

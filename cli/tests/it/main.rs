@@ -5,6 +5,7 @@ mod bad_input;
 mod check;
 mod claims;
 mod connections;
+mod connections_ends;
 mod describe;
 mod diff;
 mod dns_query;

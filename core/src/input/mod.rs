@@ -25,7 +25,7 @@ use crate::diagnostic::{Diagnostic, Severity, code};
 use crate::model::cluster::Cluster;
 use crate::model::policy::Policies;
 use crate::model::source::Position;
-pub use assemble::assemble;
+pub use assemble::{assemble, owner_splits};
 pub use budget::Budget;
 use gather::Gathered;
 use what_if::{NotThere, Supposed, WhatIf};

@@ -28,7 +28,9 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 pub use allowed::Allowed;
 pub use fold::{Folded, Row, Side};
 pub use open_blocks::OpenBlock;
-pub use running::{HostNetwork, as_if_running, on_host_network};
+pub use running::{
+    Finished, HostNetwork, alone, as_if_running, finished, leave_out_finished, on_host_network,
+};
 pub use workloads::workload_of;
 
 use self::allowed::Sets;
@@ -147,6 +149,11 @@ impl Connections {
         let is_block =
             |position: usize| self.peers.get(position).is_none_or(|peer| peer.kind == PeerKind::IpBlock);
         from != to && !(is_block(from) && is_block(to)) && self.chosen.has(from, to)
+    }
+
+    /// True when the workload is an end of some pair that was looked at.
+    pub fn is_about(&self, position: usize) -> bool {
+        (0..self.workloads().len()).any(|other| self.covers(position, other) || self.covers(other, position))
     }
 
     /// What a connection allows.

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef};
+use netlab_core::diagnostic::code;
+use netlab_core::endpoint_ref::{EndpointRef, EndpointType, PortName, PortRef};
 use netlab_core::envelope::Envelope;
-use netlab_core::input::Loaded;
+use netlab_core::input::{Loaded, owner_splits};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::{PortRange, Protocol};
 use netlab_core::model::service::ServicePort;
@@ -12,10 +13,10 @@ use netlab_core::policy::Scope;
 use netlab_core::policy::backends::{backends, service, service_port};
 use netlab_core::policy::connections::exposure::{Exposure, Future};
 use netlab_core::policy::connections::{
-    Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, as_if_running, connections,
-    on_host_network,
+    Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, alone, as_if_running, connections,
+    finished, leave_out_finished, on_host_network, workload_of,
 };
-use netlab_core::policy::query::End;
+use netlab_core::policy::query::{End, owner};
 use serde::Serialize;
 
 use crate::args::globals::{Format, Globals};
@@ -49,15 +50,23 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         HostNetworkArg::Pods => HostNetwork::AsPods,
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
     };
-    let behind = args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals)?)));
+    let behind =
+        args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
     let (ports, ports_of) = match behind {
         Some((to, key)) => {
+            notes.extend(ends::about_address(to, &key));
             let ports_of = ports_behind(to, &key, args.port.as_ref(), &input.loaded.cluster, &mut notes)?;
             // A Service that leads nowhere lists nothing.
             (ports_of.is_empty().then(|| Allowed::from_ranges([])), ports_of)
         }
         None => (args.port.as_ref().map(ports).transpose()?, BTreeMap::new()),
     };
+    let named: Vec<ObjectKey> = [&args.from, &args.to]
+        .into_iter()
+        .flatten()
+        .filter_map(|end| pod_named(end, globals, &input.loaded.cluster))
+        .collect();
+    notes.extend(named.iter().filter_map(|key| about_pod(&input.loaded.cluster, key)));
     let focus = Focus {
         workloads_only: args.external == Switch::Off,
         from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
@@ -66,11 +75,18 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         ports,
         ports_of,
     };
+    let one_of_several: Vec<&ObjectKey> =
+        named.iter().filter(|key| siblings(&input.loaded.cluster, key) > 1).collect();
+    alone(&mut input.loaded.cluster, one_of_several);
+    if args.finished == Switch::Off {
+        leave_out_finished(&mut input.loaded.cluster);
+    }
     let exposure = exposure(args, &input.loaded, reading, &focus, terminal.format)?;
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
     let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
     drop(busy);
+    only_splits_of(&answer, &mut input.loaded);
     load::show_open(&mut input, !answer.ties.is_empty(), terminal);
 
     let incomplete = !input.not_examined.is_empty();
@@ -136,6 +152,55 @@ fn exposure(
     let compiled = compile(&then, &Scope::Cluster)?;
     future.impossible.sort();
     Ok(Some(future.exposure(&then.cluster, &compiled.rulesets, focus)))
+}
+
+/// The pod that a reference means, if it means one: by its name, or by its address.
+fn pod_named(reference: &EndpointRef, globals: &Globals, cluster: &Cluster) -> Option<ObjectKey> {
+    match reference {
+        EndpointRef::Address(address) => match owner(cluster, *address) {
+            End::Pod(key) => Some(key),
+            End::Node(_) | End::Address(_) => None,
+        },
+        EndpointRef::Named { kind: None | Some(EndpointType::Pod), namespace, name } => {
+            let default = globals.namespace.as_deref().unwrap_or("default");
+            let key = ObjectKey::new(namespace.as_deref().unwrap_or(default), name);
+            cluster.pods.contains_key(&key).then_some(key)
+        }
+        EndpointRef::Named { .. } => None,
+    }
+}
+
+/// That a pod is listed by itself, where it is one of several.
+fn about_pod(cluster: &Cluster, key: &ObjectKey) -> Option<String> {
+    let pod = cluster.pods.get(key)?;
+    if pod.terminal {
+        return Some(format!("pod {key} has finished: policies are not about it"));
+    }
+    match siblings(cluster, key) {
+        0 | 1 => None,
+        count => Some(format!("pod {key}, one of {count} of {}, is listed by itself", workload_of(key, pod))),
+    }
+}
+
+/// How many pods that have not finished a pod's workload has.
+fn siblings(cluster: &Cluster, key: &ObjectKey) -> usize {
+    let Some(pod) = cluster.pods.get(key) else { return 0 };
+    let workload = workload_of(key, pod);
+    let running = cluster.pods.iter().filter(|(_, pod)| !pod.terminal);
+    running.filter(|(key, pod)| workload_of(key, pod) == workload).count()
+}
+
+/// Leaves of the findings about workloads whose pods differ those about workloads in the list.
+fn only_splits_of(answer: &Answer, loaded: &mut Loaded) {
+    let listed: BTreeSet<&str> = (0..answer.workloads().len())
+        .filter(|position| answer.is_about(*position))
+        .map(|position| answer.peers[position].id.as_str())
+        .collect();
+    let mut seen = loaded.cluster.clone();
+    seen.pods.retain(|key, pod| listed.contains(workload_of(key, pod).as_str()));
+    loaded.diagnostics.retain(|finding| finding.code != code::OWNER_SPLIT);
+    loaded.diagnostics.extend(owner_splits(&loaded.policies.list, &seen));
+    loaded.diagnostics.sort();
 }
 
 fn ends(
@@ -212,19 +277,53 @@ pub(super) fn notes_on(blocks: &[OpenBlock], is_data: bool) -> Vec<String> {
     notes
 }
 
-fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {
-    let pods = on_host_network(cluster).len();
-    if pods == 0 {
-        return Vec::new();
+/// What the list owes to pods that have finished.
+pub(super) fn about_finished(cluster: &Cluster, wanted: Switch) -> Vec<String> {
+    let mut notes = Vec::new();
+    let done = finished(cluster);
+    if !done.over.is_empty() {
+        let names: Vec<String> = done.over.iter().map(ToString::to_string).collect();
+        let (have, they, them) =
+            if names.len() == 1 { ("has", "it", "it") } else { ("have", "they", "them") };
+        let are = if names.len() == 1 { "is" } else { "are" };
+        let done = format!("{} {have} finished, and nothing follows {them}", few(&names));
+        notes.push(match wanted {
+            Switch::On => format!("{done}: listed as if {they} ran; `--finished off` leaves {them} out"),
+            Switch::Off => format!("{done}: {they} {are} left out"),
+        });
     }
-    let pods = if pods == 1 { "1 pod uses".to_owned() } else { format!("{pods} pods use") };
-    vec![match args.host_network {
-        HostNetworkArg::Pods => format!(
-            "{pods} the host's network and are listed as if policies saw them; most network plugins take such \
-             pods for their node: `--host-network nodes`"
-        ),
-        HostNetworkArg::Nodes => {
-            format!("{pods} the host's network and are listed as their node, which no policy selects")
-        }
-    }]
+    if !done.between.is_empty() {
+        let (its, runs) = if done.between.len() == 1 { ("its", "pod ran") } else { ("their", "pods ran") };
+        notes.push(format!("{}: every pod has finished; listed as if {its} next {runs}", few(&done.between)));
+    }
+    notes
+}
+
+fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {
+    let mut notes = about_finished(cluster, args.finished);
+    let pods = on_host_network(cluster).len();
+    if pods > 0 {
+        let (pods, them) =
+            if pods == 1 { ("1 pod uses".to_owned(), "it") } else { (format!("{pods} pods use"), "them") };
+        let are = if them == "it" { "is" } else { "are" };
+        let nodes = if them == "it" { "its node" } else { "their nodes" };
+        notes.push(match args.host_network {
+            HostNetworkArg::Pods => format!(
+                "{pods} the host's network and {are} listed as if policies saw {them}; most network plugins take such \
+                 pods for their node: `--host-network nodes`"
+            ),
+            HostNetworkArg::Nodes => {
+                format!("{pods} the host's network and {are} listed as {nodes}, which no policy selects")
+            }
+        });
+    }
+    notes
+}
+
+/// The first names of a list.
+fn few(names: &[String]) -> String {
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..MOST_NAMES].join(", ")),
+    }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use netlab_core::envelope::Envelope;
 use netlab_core::policy::connections::diff::{ConnectionsDiff, State, diff};
-use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, open_blocks};
+use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, leave_out_finished, open_blocks};
 use netlab_core::policy::{Compiled, Scope};
 use serde::Serialize;
 
-use super::connections::{about, notes_on};
+use super::connections::{about, about_finished, notes_on};
 use crate::args::globals::{Format, Globals};
 use crate::args::policy::{Diff, FailOn, HostNetworkArg, Switch};
 use crate::args::what_if::WhatIfArgs;
@@ -35,9 +35,11 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
     };
     let nothing = WhatIfArgs::default();
-    let (old, old_compiled) = state(args.before.as_deref(), &nothing, reading, globals, terminal)?;
+    let (old, old_compiled, mut notes) =
+        state(args.before.as_deref(), &nothing, (reading, args.finished), globals, terminal)?;
     let after = args.after.as_deref().or(args.before.as_deref());
-    let (new, new_compiled) = state(after, &globals.what_if, reading, globals, terminal)?;
+    let (new, new_compiled, new_notes) =
+        state(after, &globals.what_if, (reading, args.finished), globals, terminal)?;
     let clusters = [&old.loaded.cluster, &new.loaded.cluster];
     let shown: Option<BTreeSet<_>> =
         clusters.iter().filter_map(|cluster| about(globals, cluster)).reduce(|mut all, more| {
@@ -56,7 +58,8 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     open.extend(open_blocks(clusters[1], &new_compiled.rulesets, &focus));
     drop(busy);
     let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
-    let mut notes = notes_on(&open, is_data);
+    notes.extend(new_notes);
+    notes.extend(notes_on(&open, is_data));
     notes.sort();
     notes.dedup();
     if !is_data {
@@ -95,15 +98,19 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
 fn state(
     path: Option<&Path>,
     what_if: &WhatIfArgs,
-    reading: HostNetwork,
+    (reading, finished): (HostNetwork, Switch),
     globals: &Globals,
     terminal: &Terminal,
-) -> Result<(Input, Compiled), Failure> {
+) -> Result<(Input, Compiled, Vec<String>), Failure> {
     let mut paths = globals.filename.clone();
     paths.extend(path.map(Path::to_owned));
     let mut input = load::read(&paths, what_if, globals, terminal)?;
     let _busy = terminal.busy("compiling policies");
+    let notes = about_finished(&input.loaded.cluster, finished);
+    if finished == Switch::Off {
+        leave_out_finished(&mut input.loaded.cluster);
+    }
     input.loaded.cluster = as_if_running(&input.loaded.cluster, &input.loaded.policies, reading);
     let compiled = compile(&input.loaded, &Scope::Cluster)?;
-    Ok((input, compiled))
+    Ok((input, compiled, notes))
 }

@@ -145,7 +145,9 @@ fn record(args: &Test, input: Input, globals: &Globals, terminal: &Terminal) -> 
     let Input { loaded, not_examined } = input;
     let busy = terminal.busy("recording claims");
     let mut running = loaded.clone();
-    running.cluster = as_if_running(&loaded.cluster, &loaded.policies, HostNetwork::AsPods);
+    // Nobody can try a packet of a pod that has finished.
+    running.cluster.pods.retain(|_, pod| !pod.terminal);
+    running.cluster = as_if_running(&running.cluster, &loaded.policies, HostNetwork::AsPods);
     let focus = Focus {
         workloads_only: args.external == Switch::Off,
         about: about(globals, &running.cluster),

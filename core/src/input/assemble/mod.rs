@@ -20,6 +20,7 @@ use super::objects::{Objects, Sourced};
 use super::wire;
 use super::{Loaded, WireObjects};
 use crate::model::cluster::{Cluster, Namespace};
+pub use remark::owner_splits;
 use unique::{cluster_scoped, namespaced};
 
 /// The label that the API server sets on every namespace.

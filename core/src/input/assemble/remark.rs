@@ -23,13 +23,8 @@ pub(super) fn about(policies: &[Policy], cluster: &Cluster, diagnostics: &mut Ve
     let policed = || cluster.pods.values().filter(|pod| pod.is_policed());
     let names: BTreeSet<&str> =
         policed().flat_map(|pod| &pod.ports).filter_map(|port| port.name.as_deref()).collect();
-    let split = split_owners(cluster);
     for policy in policies {
-        let object = ObjectRef {
-            kind: policy.id.kind.as_str().to_owned(),
-            namespace: policy.id.namespace.clone(),
-            name: policy.id.name.clone(),
-        };
+        let object = object_of(policy);
         let mut say = |diagnostic: Diagnostic, path: &str| {
             diagnostics.push(diagnostic.about(&object).at_path(&policy.source, path));
         };
@@ -37,7 +32,29 @@ pub(super) fn about(policies: &[Policy], cluster: &Cluster, diagnostics: &mut Ve
             unmatched_names(policy, &names, &mut say);
             unmatched_nodes(policy, cluster, &mut say);
         }
+    }
+    diagnostics.extend(owner_splits(policies, cluster));
+}
+
+/// Says where policies tell pods of one owner apart.
+pub fn owner_splits(policies: &[Policy], cluster: &Cluster) -> Vec<Diagnostic> {
+    let split = split_owners(cluster);
+    let mut found = Vec::new();
+    for policy in policies {
+        let object = object_of(policy);
+        let mut say = |diagnostic: Diagnostic, path: &str| {
+            found.push(diagnostic.about(&object).at_path(&policy.source, path));
+        };
         split_by(policy, cluster, &split, &mut say);
+    }
+    found
+}
+
+fn object_of(policy: &Policy) -> ObjectRef {
+    ObjectRef {
+        kind: policy.id.kind.as_str().to_owned(),
+        namespace: policy.id.namespace.clone(),
+        name: policy.id.name.clone(),
     }
 }
 

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
 use crate::endpoint_ref::{EndpointRef, EndpointType, PortName, PortRef, ResolvedEnd};
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::port::Protocol;
+use crate::model::service::Service;
 use crate::policy::change::Verdict;
 use crate::policy::connections::{Allowed, Connections, Peer, PeerKind, workload_of};
 
@@ -162,8 +163,8 @@ impl End {
                 ports: BTreeSet::new(),
             };
         }
-        let pods: Vec<(&ObjectKey, &Pod)> =
-            cluster.pods.iter().filter(|(key, pod)| workload_of(key, pod) == peer.id).collect();
+        let of_peer = cluster.pods.iter().filter(|(key, pod)| workload_of(key, pod) == peer.id);
+        let pods: Vec<(&ObjectKey, &Pod)> = of_peer.filter(|(_, pod)| !pod.terminal).collect();
         let mine: Vec<ResolvedEnd> = pods.iter().map(|(key, _)| ResolvedEnd::Pod((*key).clone())).collect();
         let named = |kind, name: &str| EndpointRef::Named {
             kind,
@@ -182,35 +183,66 @@ impl End {
             .find(|name| name.resolve(cluster, "default").is_ok_and(|found| found == mine));
         let names = match name {
             Some(name) => vec![name],
-            None => pods.iter().filter(|(_, pod)| !pod.terminal).map(|(key, _)| pod_ref(key)).collect(),
+            None => pods.iter().map(|(key, _)| pod_ref(key)).collect(),
         };
         let declared = pods.iter().flat_map(|(_, pod)| &pod.ports).filter(|port| port.number != 0);
         Self { names, ports: declared.map(|port| (port.protocol, port.number)).collect() }
     }
 }
 
-/// An address of a block that nobody in the cluster has.
+/// Addresses that documents use as examples (RFC 5737, RFC 3849): nobody's, wherever a claim is tried.
+const EXAMPLES: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 2)),
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
+];
+
+/// Where the addresses end that no host can have, counted from the first.
+const FIRST_OF_HOSTS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(1, 0, 0, 0)), IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0))];
+
+/// An address of a block that nobody in the cluster has and that a host can have.
 fn address(cluster: &Cluster, cidrs: &[IpNet]) -> Option<IpAddr> {
     let taken: BTreeSet<IpAddr> = cluster
         .pods
         .values()
         .flat_map(|pod| &pod.addresses)
         .chain(cluster.nodes.values().flat_map(|node| &node.addresses))
-        .chain(cluster.services.values().flat_map(|service| &service.cluster_ips))
+        .chain(cluster.services.values().flat_map(of_service))
         .copied()
         .collect();
-    let usable = |address: &IpAddr| {
-        !taken.contains(address)
-            && !address.is_unspecified()
-            && !address.is_loopback()
-            && !address.is_multicast()
-    };
-    cidrs.iter().find_map(|cidr| match cidr {
-        IpNet::V4(net) if net.prefix_len() >= 31 => net.hosts().map(IpAddr::V4).find(usable),
-        IpNet::V6(net) if net.prefix_len() >= 127 => net.hosts().map(IpAddr::V6).find(usable),
-        // The network's own address is a poor example where there are others.
-        net => net.hosts().skip(1).take(taken.len() + 2).find(usable),
+    let usable = |address: &IpAddr| !taken.contains(address) && is_of_host(*address);
+    let inside = |address: &IpAddr| cidrs.iter().any(|cidr| cidr.contains(address));
+    let example = EXAMPLES.into_iter().find(|address| inside(address) && usable(address));
+    example.or_else(|| {
+        cidrs.iter().find_map(|cidr| {
+            let from = FIRST_OF_HOSTS.into_iter().find(|first| cidr.contains(first));
+            let net =
+                from.and_then(|first| IpNet::new(first, cidr.prefix_len().max(8)).ok()).unwrap_or(*cidr);
+            match net {
+                IpNet::V4(net) if net.prefix_len() >= 31 => net.hosts().map(IpAddr::V4).find(usable),
+                IpNet::V6(net) if net.prefix_len() >= 127 => net.hosts().map(IpAddr::V6).find(usable),
+                // The network's own address is a poor example where there are others.
+                net => net.hosts().skip(1).take(taken.len() + 2).find(usable),
+            }
+        })
     })
+}
+
+fn of_service(service: &Service) -> impl Iterator<Item = &IpAddr> {
+    service.cluster_ips.iter().chain(&service.external_ips).chain(&service.load_balancer_ips)
+}
+
+/// False of addresses that no interface can have, or that never leave a machine or a link.
+fn is_of_host(address: IpAddr) -> bool {
+    match address {
+        _ if address.is_unspecified() || address.is_loopback() || address.is_multicast() => false,
+        IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_broadcast() && !v4.is_link_local(),
+        IpAddr::V6(v6) => {
+            !v6.is_unicast_link_local() && v6.to_ipv4_mapped().is_none() && v6.segments()[..6] != [0; 6]
+        }
+    }
 }
 
 /// Ports beside each edge, and the declared ones.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::external::Free;
-use super::workloads::{WorkloadKey, workload_key};
+use super::workloads::{WorkloadKey, workload_key, workload_of};
 use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::policy::{Policies, Policy};
@@ -26,19 +26,62 @@ pub enum HostNetwork {
     AsNodes,
 }
 
+/// Pods that have finished.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Those that nothing will follow: of a Job, or of nobody. [`leave_out_finished`] leaves them out.
+    pub over: Vec<ObjectKey>,
+    /// Workloads whose pods have all finished and whose next ones are listed as if they ran: of a CronJob, say.
+    pub between: Vec<String>,
+}
+
+/// Which pods have finished where their workload has no other.
+pub fn finished(cluster: &Cluster) -> Finished {
+    let alive = alive(cluster);
+    let is_left = |(key, pod): &(&ObjectKey, &Pod)| pod.terminal && !alive.contains(&workload_key(key, pod));
+    let (over, between): (Vec<_>, Vec<_>) =
+        cluster.pods.iter().filter(is_left).partition(|(_, pod)| is_over(pod));
+    let between: BTreeSet<String> = between.into_iter().map(|(key, pod)| workload_of(key, pod)).collect();
+    Finished {
+        over: over.into_iter().map(|(key, _)| key.clone()).collect(),
+        between: between.into_iter().collect(),
+    }
+}
+
+/// The workloads with a pod that has not finished.
+fn alive(cluster: &Cluster) -> BTreeSet<WorkloadKey> {
+    let running = cluster.pods.iter().filter(|(_, pod)| !pod.terminal);
+    running.map(|(key, pod)| workload_key(key, pod)).collect()
+}
+
+/// True of a finished pod that nothing replaces: every other controller starts the next one.
+fn is_over(pod: &Pod) -> bool {
+    pod.owner.as_ref().is_none_or(|owner| owner.kind == "Job")
+}
+
+/// Leaves out the pods that have finished and that nothing will follow: policies are not about them.
+pub fn leave_out_finished(cluster: &mut Cluster) {
+    for key in finished(cluster).over {
+        cluster.pods.remove(&key);
+    }
+}
+
+/// Takes pods out of their workloads, to list each by itself.
+pub fn alone<'k>(cluster: &mut Cluster, pods: impl IntoIterator<Item = &'k ObjectKey>) {
+    for key in pods {
+        if let Some(pod) = cluster.pods.get_mut(key) {
+            (pod.owner, pod.controller) = (None, None);
+        }
+    }
+}
+
 /// The cluster as it is once each workload has a running pod.
 ///
-/// Pods that are done are left out where their workload has others, else they count as if they ran. Pods whose
-/// address is not known get one.
+/// Pods that are done are left out where their workload has others, else they count as if they ran; see [`finished`]. Pods whose address is not known get one.
 #[must_use]
 pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostNetwork) -> Cluster {
     let mut running = cluster.clone();
-    let alive: BTreeSet<WorkloadKey> = running
-        .pods
-        .iter()
-        .filter(|(_, pod)| !pod.terminal)
-        .map(|(key, pod)| workload_key(key, pod))
-        .collect();
+    let alive = alive(cluster);
     running.pods.retain(|key, pod| !pod.terminal || !alive.contains(&workload_key(key, pod)));
 
     let keeps = |pod: &Pod| !pod.host_network && !pod.terminal && !pod.synthetic_addresses;

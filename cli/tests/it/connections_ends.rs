@@ -1,0 +1,193 @@
+//! `policy connections` about one end: a pod of several, a Service by its address, pods that have finished.
+
+use crate::run::{Run, netlab_reading};
+
+const SHOP: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: api-1, namespace: shop, labels: {app: api},
+  ownerReferences: [{kind: ReplicaSet, name: api, apiVersion: apps/v1, controller: true}]}
+status: {podIP: 10.0.0.1, phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: api-2, namespace: shop, labels: {app: api, canary: 'yes'},
+  ownerReferences: [{kind: ReplicaSet, name: api, apiVersion: apps/v1, controller: true}]}
+status: {podIP: 10.0.0.2, phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+status: {podIP: 10.0.0.3, phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other, namespace: shop}
+status: {podIP: 10.0.0.4, phase: Running}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: canary, namespace: shop}
+spec:
+  podSelector: {matchLabels: {canary: 'yes'}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: web}}}], ports: [{port: 80}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: shop}
+spec: {clusterIP: 10.96.0.10, externalIPs: [192.0.2.10], selector: {app: api}, ports: [{port: 8080, targetPort: 80}]}
+";
+
+fn list(text: &str, more: &[&str]) -> Run {
+    let arguments = ["policy", "connections", "-f", "-", "--external", "off", "-n", "shop"];
+    netlab_reading(text, &arguments.iter().chain(more).copied().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_pod_of_several_is_listed_by_itself() {
+    // The workload's answer is that of all of its pods together, and open: they differ.
+    let workload = list(SHOP, &["--to", "rs/api"]);
+    assert_eq!(workload.code, Some(3));
+    assert!(
+        workload.stdout.starts_with("FROM  TO        ALLOWED\n*     shop/api  all\n"),
+        "{}",
+        workload.stdout
+    );
+    for to in ["api-2", "pod/api-2", "10.0.0.2"] {
+        let pod = list(SHOP, &["--to", to]);
+        assert_eq!(pod.code, Some(0), "{to}: {}", pod.stderr);
+        let rows = "FROM      TO          ALLOWED\nshop/web  shop/api-2  TCP 80\n1 of 3 pairs; ";
+        assert!(pod.stdout.starts_with(rows), "{to}: {}", pod.stdout);
+        let said = "note: pod shop/api-2, one of 2 of shop/api[ReplicaSet], is listed by itself\n";
+        assert!(pod.stderr.contains(said), "{to}: {}", pod.stderr);
+    }
+    // Its siblings may be its peers.
+    let from = list(SHOP, &["--from", "api-2", "--to", "api-1"]);
+    assert!(from.stdout.contains("shop/api-2  shop/api-1  all\n1 of 1 pairs"), "{}", from.stdout);
+}
+
+#[test]
+fn an_address_of_a_service_stands_for_the_service() {
+    for to in ["10.96.0.10", "192.0.2.10"] {
+        let run = list(SHOP, &["--from", "web", "--to", to]);
+        assert!(run.stdout.contains("shop/web  shop/api  TCP 80\n"), "{}", run.stdout);
+        let said = format!("note: {to} is an address of svc/shop/api: asked is what it leads to\n");
+        assert!(run.stderr.contains(&said), "{}", run.stderr);
+    }
+    let ask = |command: &str, more: &[&str]| {
+        let head = ["policy", command, "-f", "-", "-n", "shop", "--from", "web", "--to", "10.96.0.10"];
+        netlab_reading(SHOP, &head.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    let run = ask("eval", &["--port", "8080", "-o", "json"]);
+    let answer: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!((run.code, answer["verdict"].as_str()), (Some(0), Some("allow")), "{}", run.stderr);
+    assert_eq!(answer["notes"][0], "10.96.0.10 is an address of svc/shop/api: asked is what it leads to");
+    assert_eq!(answer["endpoints"].as_array().map(Vec::len), Some(2));
+    let proof = ask("prove", &["--port", "8080", "--backend", "none", "--allow-simulated"]);
+    assert_eq!(proof.code, Some(0), "{}", proof.stderr);
+    assert!(proof.stdout.contains("shop/api-2"), "{}", proof.stdout);
+    // No port of the Service, and no way to send from there.
+    let run = ask("eval", &["--port", "80"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("Service shop/api has no port 80; it has 8080/tcp"), "{}", run.stderr);
+    let run = list(SHOP, &["--from", "10.96.0.10"]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("that is an address of svc/shop/api"), "{}", run.stderr);
+}
+
+/// A finished pod of a controller, or of nobody.
+fn finished(name: &str, phase: &str, owner: &str) -> String {
+    format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop{owner}}}\n\
+         status: {{podIP: 10.0.1.1, phase: {phase}}}\n"
+    )
+}
+
+fn owner(kind: &str, name: &str) -> String {
+    format!(", ownerReferences: [{{kind: {kind}, name: {name}, apiVersion: v1, controller: true}}]")
+}
+
+fn with_finished_pods() -> String {
+    let job = |name: &str, above: &str| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}, namespace: shop{above}}}\n\
+             spec: {{template: {{spec: {{containers: [{{name: c}}]}}}}}}\n"
+        )
+    };
+    SHOP.to_owned()
+        + &finished("bare", "Succeeded", "")
+        + &finished("import-x", "Failed", &owner("Job", "import"))
+        + &job("import", "")
+        + &finished("nightly-1-x", "Succeeded", &owner("Job", "nightly-1"))
+        + &job("nightly-1", &owner("CronJob", "nightly"))
+        + &finished("evicted-x", "Failed", &owner("ReplicaSet", "evicted"))
+        + &finished("api-0", "Failed", &owner("ReplicaSet", "api"))
+}
+
+fn json(run: &Run) -> serde_json::Value {
+    serde_json::from_str(&run.stdout).expect("JSON")
+}
+
+#[test]
+fn pods_that_have_finished_for_good_are_named_and_can_be_left_out() {
+    let text = with_finished_pods();
+    let ids = |answer: &serde_json::Value| -> Vec<String> {
+        let peers = answer["peers"].as_array().expect("peers");
+        peers.iter().filter_map(|peer| peer["id"].as_str()).map(str::to_owned).collect()
+    };
+    let between = "shop/evicted[ReplicaSet], shop/nightly-1[Job]: every pod has finished; listed as if their next pods ran";
+    let over = "shop/bare, shop/import-x have finished, and nothing follows them";
+    let all = json(&list(&text, &["-o", "json"]));
+    let left = json(&list(&text, &["-o", "json", "--finished", "off"]));
+    let listed = [
+        "shop/api[ReplicaSet]",
+        "shop/evicted[ReplicaSet]",
+        "shop/nightly-1[Job]",
+        "shop/other[Pod]",
+        "shop/web[Pod]",
+    ];
+    assert_eq!(ids(&left), listed);
+    let mut with_them: Vec<&str> = listed.into_iter().chain(["shop/bare[Pod]", "shop/import[Job]"]).collect();
+    with_them.sort_unstable();
+    assert_eq!(ids(&all), with_them);
+    let ran = format!("{over}: listed as if they ran; `--finished off` leaves them out");
+    assert_eq!(all["notes"], serde_json::json!([ran, between]));
+    assert_eq!(left["notes"], serde_json::json!([format!("{over}: they are left out"), between]));
+
+    let named = list(&text, &["--to", "bare", "--finished", "off"]);
+    assert!(
+        named.stderr.contains("note: pod shop/bare has finished: policies are not about it\n"),
+        "{}",
+        named.stderr
+    );
+    assert!(named.stdout.starts_with("0 of 0 pairs"), "{}", named.stdout);
+    // A comparison says the same of both sides.
+    let without = ["policy", "diff", "-f", "-", "--without", "NetworkPolicy/shop/canary", "-o", "json"];
+    let notes = json(&netlab_reading(&text, &without))["notes"].clone();
+    let is_said = |note: &serde_json::Value| notes.as_array().is_some_and(|notes| notes.contains(note));
+    assert!(all["notes"].as_array().expect("notes").iter().all(is_said), "{notes}");
+    let off: Vec<&str> = without.iter().chain(&["--finished", "off"]).copied().collect();
+    assert_eq!(ids(&json(&netlab_reading(&text, &off))).iter().filter(|id| id.contains("bare")).count(), 0);
+}
+
+#[test]
+fn claims_are_drafted_of_running_pods_and_of_addresses_that_hosts_can_have() {
+    let text = with_finished_pods();
+    let draft = netlab_reading(&text, &["policy", "test", "--record", "-f", "-"]).stdout;
+    for gone in ["bare", "import", "nightly", "evicted", "api-0", " 0.", ": 0."] {
+        assert!(!draft.contains(gone), "{gone}: {draft}");
+    }
+    assert!(draft.contains("{from: 203.0.113.2, to: shop/web, port: 80/tcp, expect: allow}"), "{draft}");
+    assert!(
+        draft.contains("{from: pod/shop/other, to: pod/shop/api-2, port: 80/tcp, expect: deny}"),
+        "{draft}"
+    );
+    // One question does not ask the finished pod of a workload either.
+    let ask = [
+        "policy", "eval", "-f", "-", "-n", "shop", "--from", "other", "--to", "rs/api", "--port", "80", "-o",
+        "json",
+    ];
+    let answer = json(&netlab_reading(&text, &ask));
+    let asked: Vec<&str> =
+        answer["pairs"].as_array().expect("pairs").iter().filter_map(|pair| pair["to"].as_str()).collect();
+    assert_eq!(asked, ["shop/api-1", "shop/api-2"]);
+}
