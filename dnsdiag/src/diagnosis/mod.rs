@@ -147,8 +147,11 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
         outcomes.push((info.id, info.name, outcome));
     }
     let (hits, not_judged) = hits(&view);
-    let mut hits = hits.into_iter();
-    let (verdict, because, fixes, verify) = match hits.next() {
+    let mut hits = hits.into_iter().peekable();
+    // A danger or noise does not explain an error that somebody reports.
+    let failed = view.evidence.symptom().is_some_and(|(_, symptom)| symptom.error.is_some());
+    let first = hits.next_if(|(rule, _)| !(rule.latent && failed));
+    let (verdict, because, fixes, verify) = match first {
         Some((rule, hit)) => (
             Verdict {
                 class: rule.class,

@@ -53,6 +53,8 @@ mod f46;
 mod f47;
 mod f48;
 mod f49;
+mod f50;
+mod f51;
 mod f52;
 mod f53;
 mod f54;
@@ -65,6 +67,12 @@ mod f60;
 mod f61;
 mod f62;
 mod f63;
+mod f64;
+mod f65;
+mod f66;
+mod f67;
+mod f68;
+mod f69;
 mod rule;
 
 pub use rule::{Class, Confidence, Hit, Rule};
@@ -73,6 +81,7 @@ pub use rule::{Class, Confidence, Hit, Rule};
 /// sufficient by itself comes before what could be its consequence.
 pub const RULES: &[Rule] = &[
     f14::RULE,
+    f69::RULE,
     f33::RULE,
     f34::RULE,
     f37::RULE,
@@ -85,6 +94,7 @@ pub const RULES: &[Rule] = &[
     f01::RULE,
     f04::RULE,
     f07::RULE,
+    f51::RULE,
     f02::RULE,
     f06::RULE,
     f28::RULE,
@@ -102,9 +112,11 @@ pub const RULES: &[Rule] = &[
     f30::RULE,
     f31::RULE,
     f32::RULE,
+    f68::RULE,
     f20::RULE,
     f27::RULE,
     f21::RULE,
+    f54::RULE,
     f25::RULE,
     f24::RULE,
     f22::RULE,
@@ -117,21 +129,25 @@ pub const RULES: &[Rule] = &[
     f41::RULE,
     f42::RULE,
     f47::RULE,
+    f67::RULE,
     f40::RULE,
     f49::RULE,
     f48::RULE,
     f52::RULE,
     f53::RULE,
-    f54::RULE,
     f55::RULE,
     f56::RULE,
     f57::RULE,
     f59::RULE,
     f58::RULE,
     f63::RULE,
+    f64::RULE,
+    f65::RULE,
+    f66::RULE,
     f60::RULE,
     f61::RULE,
     f62::RULE,
+    f50::RULE,
 ];
 
 /// The rule of a mode.

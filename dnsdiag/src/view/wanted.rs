@@ -78,6 +78,12 @@ impl<'e> View<'e> {
         self.rows(&Ask::from_pod()).into_iter().filter(|(_, probe)| same(probe)).collect()
     }
 
+    /// The names that the pod's resolver tries for a name, in order, whatever is answered.
+    #[must_use]
+    pub fn tried(&self, name: &str) -> Vec<String> {
+        self.candidates(name).into_iter().map(|candidate| candidate.name).collect()
+    }
+
     /// Connections that were tried after DNS, from the pod.
     #[must_use]
     pub fn connects(&self) -> Vec<(&'e str, &'e Probe)> {

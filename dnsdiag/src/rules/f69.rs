@@ -1,0 +1,82 @@
+//! F69: the pod is older than the configuration of its kubelet, and its file is what was right then.
+
+use netlab_plugin::evidence::Outcome;
+
+use super::{Class, Hit, Rule, command};
+use crate::bundle::layout;
+use crate::kubelet;
+use crate::view::{Candidate, View};
+
+pub(super) const RULE: Rule = Rule {
+    mode: "F69",
+    id: "RESOLV-STALE",
+    class: Class::DnsConfig,
+    title: "the pod's resolv.conf is older than the kubelet's configuration",
+    needs: &[
+        layout::POD_RESOLV_CONF,
+        layout::KUBELET,
+        layout::NODE_RESOLV_CONF,
+        layout::PODS,
+        layout::SERVICES,
+        layout::SLICES,
+        layout::NAMESPACES,
+        layout::PROBES,
+    ],
+    latent: false,
+    test,
+};
+
+fn test(view: &View<'_>) -> Option<Hit> {
+    if !view.older_than_config() {
+        return None;
+    }
+    let differences = view.differences()?;
+    let telling = differences.iter().find(|one| one.class != kubelet::Class::Options)?;
+    // The old file may serve still.
+    let servers = view.nameservers_seen();
+    let dead = servers.iter().all(|server| server.udp.reach.fails());
+    let lost = view.target.names.iter().any(|name| {
+        let candidates = view.candidates(name);
+        let denied = candidates.iter().any(|one| one.any(|told| told.result == Outcome::Nxdomain));
+        denied && !candidates.iter().any(Candidate::resolves)
+    });
+    if !(dead || lost) {
+        return None;
+    }
+    let expected = view.expected()?;
+    let now: Vec<&str> = expected.nameservers.iter().map(|entry| entry.value.as_str()).collect();
+    let subject = view.subject()?;
+    let mut hit = Hit::high(format!("{} has the resolv.conf of before", view.target))
+        .because(format!(
+            "it started {}, before {} changed; the file is written once",
+            subject.started().unwrap_or("then"),
+            layout::KUBELET
+        ))
+        .citing([layout::POD_RESOLV_CONF, layout::KUBELET, layout::PODS]);
+    let list = |values: &[String]| if values.is_empty() { "nothing".to_owned() } else { values.join(" ") };
+    hit = hit.because(format!(
+        "it has {}, kubelet writes {} now",
+        list(&telling.extra),
+        list(&telling.missing)
+    ));
+    for server in &servers {
+        if server.udp.reach.fails() {
+            hit = hit
+                .because(format!("{} {} ({})", server.address, server.udp.reach.as_str(), server.udp.count()))
+                .citing(server.udp.ids.clone());
+        }
+    }
+    for now in &now {
+        let Ok(address) = now.parse() else { continue };
+        let seen = view.canary(&crate::view::Ask::from_pod().to([address]));
+        if seen.reach.answers() {
+            hit = hit.because(format!("{now} answers the same pod")).citing(seen.ids);
+        }
+    }
+    Some(hit.fix(format!("recreate {} and every pod that is as old", view.target)).verify(command::query(
+        view,
+        &command::canary(view),
+        now.first().copied().unwrap_or("10.96.0.10"),
+        "",
+    )))
+}
