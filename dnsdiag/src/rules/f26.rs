@@ -27,7 +27,11 @@ fn test(view: &View<'_>) -> Option<Hit> {
     })?;
     let domain = view.domain()?;
     let denied = view.rows(&Ask::from_pod().to([other])).into_iter().find(|(_, probe)| {
-        is_below(&probe.name, &domain) && matches!(probe.result, Outcome::Nxdomain | Outcome::Refused)
+        // To deny what does not exist is right: a random name, a wrong suffix.
+        is_below(&probe.name, &domain)
+            && matches!(probe.result, Outcome::Nxdomain | Outcome::Refused)
+            && view.truth(&probe.name).and_then(|truth| truth.exists()) != Some(false)
+            && !probe.name.starts_with("netlab-")
     });
     let (id, probe) = denied?;
     let musl = view.is_musl()?;

@@ -7,7 +7,7 @@ use netlab_plugin::evidence::Outcome;
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::{Hint, What};
-use crate::view::{View, Wanted, row_ids};
+use crate::view::{Ask, View, Wanted, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F61",
@@ -40,7 +40,14 @@ pub(super) fn absent(view: &View<'_>) -> Option<Absent> {
             rows.iter().copied().filter(|(_, probe)| probe.result == Outcome::Nxdomain).collect();
         let (_, first) = denied.first().copied()?;
         let all = denied.len() == rows.len();
-        (nothing && all).then(|| Absent {
+        // Somebody gets an answer for it, or for it with a suffix: then it exists somewhere.
+        let stem = wanted.name.trim_end_matches('.').to_ascii_lowercase() + ".";
+        let exists = view.rows(&Ask::default()).into_iter().any(|(_, probe)| {
+            probe.name.to_ascii_lowercase().starts_with(&stem)
+                && probe.result == Outcome::Noerror
+                && !probe.answers.is_empty()
+        });
+        (nothing && all && !exists).then(|| Absent {
             ids: row_ids(&denied),
             works: works.clone(),
             server: first.server,

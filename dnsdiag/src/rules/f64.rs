@@ -60,26 +60,23 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .because(format!("{} took away {}", cut.who, cut.suffixes.join(", ")))
             .citing(cut.facts.clone())
             .citing(row_ids(&denied));
-        match meant {
-            Some(suffix) => {
-                let full = format!("{name}.{}.", suffix.trim_end_matches('.'));
-                hit = hit
-                    .because(format!("{full} exists and is never asked for"))
-                    .citing(row_ids(&view.questions(&full)))
-                    .verify(command::query(view, &full, denied.first()?.1.server, ""));
-            }
-            None => {
-                hit.confidence = Confidence::Low;
-                hit = hit
-                    .because(format!(
-                        "no name that is tried for `{name}` exists; nobody asked for those that are not"
-                    ))
-                    .verify(format!(
-                        "netlab dns plan {name} --resolv-conf {} --libc {} --compare",
-                        layout::POD_RESOLV_CONF,
-                        view.target.libc.as_deref().unwrap_or("glibc")
-                    ));
-            }
+        if let Some(suffix) = meant {
+            let full = format!("{name}.{}.", suffix.trim_end_matches('.'));
+            hit = hit
+                .because(format!("{full} exists and is never asked for"))
+                .citing(row_ids(&view.questions(&full)))
+                .verify(command::query(view, &full, denied.first()?.1.server, ""));
+        } else {
+            hit.confidence = Confidence::Low;
+            hit = hit
+                .because(format!(
+                    "no name that is tried for `{name}` exists; nobody asked for those that are not"
+                ))
+                .verify(format!(
+                    "netlab dns plan {name} --resolv-conf {} --libc {} --compare",
+                    layout::POD_RESOLV_CONF,
+                    view.target.libc.as_deref().unwrap_or("glibc")
+                ));
         }
         return Some(hit.fix(cut.fix).fix(format!("or write more of the name than `{name}`")));
     }

@@ -73,6 +73,14 @@ mod f66;
 mod f67;
 mod f68;
 mod f69;
+mod f70;
+mod f71;
+mod f72;
+mod f73;
+mod f74;
+mod f75;
+mod f76;
+mod f77;
 mod rule;
 
 pub use rule::{Class, Confidence, Hit, Rule};
@@ -89,6 +97,7 @@ pub const RULES: &[Rule] = &[
     f38::RULE,
     f26::RULE,
     f35::RULE,
+    f70::RULE,
     f05::RULE,
     f03::RULE,
     f01::RULE,
@@ -103,16 +112,23 @@ pub const RULES: &[Rule] = &[
     f17::RULE,
     f15::RULE,
     f18::RULE,
+    f71::RULE,
     f19::RULE,
     f11::RULE,
     f13::RULE,
+    f72::RULE,
+    f73::RULE,
     f10::RULE,
     f08::RULE,
     f09::RULE,
     f30::RULE,
     f31::RULE,
     f32::RULE,
+    f75::RULE,
+    f74::RULE,
     f68::RULE,
+    f77::RULE,
+    f76::RULE,
     f20::RULE,
     f27::RULE,
     f21::RULE,
