@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     CannotTell,
     /// The machine or its owner does not allow what the command needs.
     NotAllowed,
+    /// The user did not wait for the end; what was known by then has been told.
+    Interrupted,
 }
 
 impl Exit {
@@ -28,6 +30,7 @@ impl Exit {
             Self::CannotRead => 2,
             Self::CannotTell => 3,
             Self::NotAllowed => 4,
+            Self::Interrupted => 130,
         }
     }
 }

@@ -1,12 +1,29 @@
 //! `netlab dns …`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 /// The questions about DNS.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dns {
+    /// Say whether it was DNS, with the evidence
+    ///
+    /// Walks from the pod's resolv.conf over the cluster's DNS Service, its endpoints, the node's proxy and policy to what
+    /// servers answer, and gives one verdict with what speaks for it, what was not examined and what to do. The evidence is a
+    /// bundle (`--bundle`), or is gathered from the pod's own place in the network, as root: `--pid`, `--netns`, or
+    /// without any of them a pod of this node, found by its UID. `-f` gives what only the API knows. At most 50 questions are
+    /// sent, nothing is changed, and Ctrl-C prints what is known. Exit 0: healthy; 1: a cause was found; 3: undetermined.
+    #[command(after_help = "Examples:
+  netlab dns diagnose --bundle examples/dns-bundle
+  netlab dns diagnose --bundle examples/dns-bundle --expect F01 -o json")]
+    Diagnose(Diagnose),
+    /// List the checks of a diagnosis: what each finds out, needs and costs
+    #[command(after_help = "Examples:
+  netlab dns checks
+  netlab dns checks -o json")]
+    Checks,
     /// Send one raw question and show all that is seen of it
     ///
     /// No search list, no hosts file, no second try: one message goes to one server, and what comes back is shown with
@@ -17,6 +34,45 @@ pub(crate) enum Dns {
   netlab dns query example.com --server 127.0.0.1:5399
   netlab dns query kubernetes.default --server 127.0.0.1:5399 --tcp --type AAAA -o json")]
     Query(Query),
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("place").args(["bundle", "pid", "netns"])))]
+pub(crate) struct Diagnose {
+    /// The pod, `[pod/][NAMESPACE/]NAME` (a bundle knows its own), and the names that it looks up
+    #[arg(value_name = "[POD] NAME")]
+    pub(crate) words: Vec<String>,
+    /// Recorded evidence: a directory with a `bundle.json`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Gather from the container of this process, on this node
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// Gather from this network namespace; nothing is known of the container's files then but what is given
+    #[arg(long, value_name = "PATH")]
+    pub(crate) netns: Option<PathBuf>,
+    /// The host network namespace of the pod's node: a process number or a file; that of process 1 when the pod is one of this
+    /// node's
+    #[arg(long, value_name = "PID|PATH", conflicts_with = "bundle")]
+    pub(crate) node_netns: Option<String>,
+    /// The pod's resolv.conf, where it cannot be read from the container
+    #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// The kubelet's configuration of the pod's node
+    #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
+    pub(crate) kubelet_config: Option<PathBuf>,
+    /// The DNS servers' Corefile
+    #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
+    pub(crate) corefile: Option<PathBuf>,
+    /// The container's resolver, as in `glibc:2.36` or `musl:1.2.5`; told from the process when it can be
+    #[arg(long, value_name = "LIBC", conflicts_with = "bundle")]
+    pub(crate) libc: Option<String>,
+    /// Write what was gathered as a bundle, into a directory that is empty or not there
+    #[arg(long, value_name = "DIR", conflicts_with = "bundle")]
+    pub(crate) record: Option<PathBuf>,
+    /// What it should be: a mode (`F01`), an id (`POLICY-EGRESS-DENY`), a class (`not-dns`) or `healthy`; exit 0 if it is so
+    #[arg(long, value_name = "VERDICT")]
+    pub(crate) expect: Option<String>,
 }
 
 #[derive(Debug, Args)]

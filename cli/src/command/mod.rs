@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let has_its_own_limit = matches!(
         cli.command,
         Command::Enforce(Enforce::Trace(_))
-            | Command::Dns(Dns::Query(_))
+            | Command::Dns(Dns::Query(_) | Dns::Diagnose(_))
             | Command::Policy(PolicyArgs { verb: Policy::Prove(_) | Policy::Test(_), .. })
     );
     if let Some(limit) = cli.globals.timeout.filter(|_| !has_its_own_limit) {
@@ -132,6 +132,8 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Enforce(Enforce::Map(args)) => enforce::map::run(args, globals, terminal),
         Command::Enforce(Enforce::Trace(args)) => enforce::trace::run(args, globals, terminal),
         Command::Enforce(Enforce::Detach(args)) => enforce::attach::detach(args, terminal),
+        Command::Dns(Dns::Diagnose(args)) => dns::diagnose::run(args, globals, terminal),
+        Command::Dns(Dns::Checks) => dns::checks::run(terminal),
         Command::Dns(Dns::Query(args)) => dns::query::run(args, globals, terminal),
         Command::Service(Service::Endpoints(args)) => service::endpoints::run(args, globals, terminal),
         Command::Service(Service::Trace(args)) => service::trace::run(args, globals, terminal),

@@ -7,6 +7,7 @@ pub(crate) mod busy;
 pub(crate) mod claims;
 pub(crate) mod connections;
 pub(crate) mod describe;
+pub(crate) mod diagnosis;
 pub(crate) mod diagnostic;
 pub(crate) mod diff;
 pub(crate) mod dns_query;

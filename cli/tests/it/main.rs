@@ -8,6 +8,7 @@ mod connections;
 mod connections_ends;
 mod describe;
 mod diff;
+mod dns_diagnose;
 mod dns_query;
 mod exposure;
 mod garbage;

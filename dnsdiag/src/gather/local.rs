@@ -115,6 +115,22 @@ fn precise(value: u64) -> f64 {
 }
 
 impl LocalFiles {
+    /// Finds out, from what is given, the name of the pod's node and the family of its DNS servers.
+    pub fn look(&mut self, target: &netlab_plugin::check::Target) {
+        let mut evidence = netlab_plugin::evidence::Evidence::default();
+        for id in [layout::PODS, layout::SERVICES, layout::POD_RESOLV_CONF] {
+            if let Found::Text(text) = self.read(id) {
+                evidence.facts.insert(id.to_owned(), netlab_plugin::evidence::Fact::Text { text });
+            }
+        }
+        let view = crate::view::View::new(target, &evidence);
+        if let Some(node) = view.subject().and_then(|subject| subject.node().map(str::to_owned)) {
+            self.node_name = node;
+        }
+        let vips = view.nameservers().into_iter().chain(view.vips());
+        self.ipv6 = vips.into_iter().next().is_some_and(|address| address.is_ipv6());
+    }
+
     fn family(&self) -> AddressType {
         if self.ipv6 { AddressType::Ipv6 } else { AddressType::Ipv4 }
     }

@@ -244,8 +244,9 @@ fn outcome(question: &Question, seen: &Observation) -> Outcome {
             "NOTIMP" => Outcome::Notimp,
             _ => Outcome::Malformed,
         },
-        // A connection that is closed before an answer is a server that does not serve.
-        probe::Outcome::Garbled { .. } | probe::Outcome::Closed => Outcome::Malformed,
+        probe::Outcome::Garbled { .. } => Outcome::Malformed,
+        // Taken and closed before an answer: nobody serves there, whoever took it.
+        probe::Outcome::Closed => Outcome::ConnectionRefused,
         probe::Outcome::Silent => Outcome::Silent,
         probe::Outcome::Unsent { errno } | probe::Outcome::Refused { errno } => match errno.as_str() {
             "ECONNREFUSED" => Outcome::ConnectionRefused,

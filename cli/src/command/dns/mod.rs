@@ -1,3 +1,6 @@
 //! `netlab dns …`: one file per verb.
 
+pub(crate) mod checks;
+pub(crate) mod diagnose;
+mod live;
 pub(crate) mod query;

@@ -71,7 +71,8 @@ pub(crate) fn run(args: &Query, globals: &Globals, terminal: &Terminal) -> Resul
     Ok(if matches!(observation.outcome, Outcome::Answered { .. }) { Exit::Yes } else { Exit::No })
 }
 
-fn open(place: &str) -> Result<Netns, Failure> {
+/// A namespace by the number of a process in it, or by a file.
+pub(super) fn open(place: &str) -> Result<Netns, Failure> {
     let opened = match place.parse() {
         Ok(pid) => Netns::from_pid(pid),
         Err(_) => Netns::from_path(place),

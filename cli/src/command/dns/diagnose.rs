@@ -1,0 +1,77 @@
+//! `netlab dns diagnose`: was it DNS?
+
+use netlab_core::envelope::Envelope;
+use netlab_dnsdiag::bundle::{self, Bundle, BundleError};
+use netlab_dnsdiag::check::Registry;
+use netlab_dnsdiag::diagnosis::{Diagnosis, diagnose};
+use netlab_dnsdiag::rules::Class;
+
+use super::live;
+use crate::args::dns::Diagnose;
+use crate::args::globals::Globals;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::diagnosis::render;
+use crate::output::terminal::Terminal;
+
+/// Evidence to be judged, and what is to be said of how it was had.
+pub(super) struct Judged {
+    pub(super) bundle: Bundle,
+    pub(super) not_examined: Vec<String>,
+    pub(super) interrupted: bool,
+}
+
+/// Judges.
+pub(crate) fn run(args: &Diagnose, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    let mut judged = match &args.bundle {
+        Some(directory) => {
+            let bundle = bundle::read(directory).map_err(|error| unreadable(&error))?;
+            for file in &bundle.ignored {
+                terminal.note(&format!("`{file}` is no file of a bundle and was not read"));
+            }
+            Judged { bundle, not_examined: Vec::new(), interrupted: false }
+        }
+        None => live::gathered(args, globals, terminal)?,
+    };
+    if args.bundle.is_some() && !args.words.is_empty() {
+        judged.bundle.target.names.clone_from(&args.words);
+    }
+    let diagnosis = diagnose(&judged.bundle.target, &judged.bundle.evidence, &Registry::default());
+    let mut not_examined = [judged.not_examined, diagnosis.not_examined.clone()].concat();
+    not_examined.sort();
+    not_examined.dedup();
+    let envelope = Envelope::new("Diagnosis", &diagnosis, not_examined);
+    terminal.answer(&envelope, |terminal| {
+        render(&diagnosis, &envelope.not_examined, judged.interrupted, terminal.charset)
+    })?;
+    Ok(match (&args.expect, judged.interrupted) {
+        (_, true) => Exit::Interrupted,
+        (Some(expected), _) if is_it(&diagnosis, expected) => Exit::Yes,
+        (Some(expected), _) => {
+            terminal.note(&format!("expected {expected}"));
+            Exit::No
+        }
+        (None, _) => match diagnosis.verdict.class {
+            Class::Healthy => Exit::Yes,
+            Class::Undetermined => Exit::CannotTell,
+            _ => Exit::No,
+        },
+    })
+}
+
+fn is_it(diagnosis: &Diagnosis, expected: &str) -> bool {
+    let verdict = &diagnosis.verdict;
+    let names = [verdict.id, verdict.mode, Some(verdict.class.as_str())];
+    names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(expected))
+}
+
+fn unreadable(error: &BundleError) -> Failure {
+    let mut failure = Failure::unreadable("the bundle cannot be read");
+    for problem in &error.problems {
+        failure = failure.caused_by(problem.to_string());
+    }
+    match error.problems.first() {
+        Some(problem) => failure.hint(problem.hint.clone()),
+        None => failure,
+    }
+}

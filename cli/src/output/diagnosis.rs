@@ -1,0 +1,129 @@
+//! A diagnosis, for people.
+//!
+//! Invariant: the first line is the verdict and greps; what was not examined is said, and never as a tick.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use netlab_dnsdiag::diagnosis::Diagnosis;
+use netlab_dnsdiag::rules::{Class, Confidence};
+use netlab_plugin::check::CheckStatus;
+
+use super::layout::{WIDTH, wrap};
+use super::style::{BAD, Charset, GOOD, Mark, QUIET, STRONG, WARNING, paint};
+
+/// Room for the longest name of a step, and for the labels below.
+const LABEL: usize = 12;
+
+/// Verdict, steps, and what follows from them.
+pub(crate) fn render(
+    diagnosis: &Diagnosis,
+    not_examined: &[String],
+    interrupted: bool,
+    charset: Charset,
+) -> String {
+    let verdict = &diagnosis.verdict;
+    let (style, word) = match verdict.class {
+        Class::Healthy => (GOOD, "HEALTHY"),
+        Class::Name => (BAD, "NAME"),
+        Class::DnsConfig | Class::DnsServer => (BAD, "DNS"),
+        Class::Upstream => (BAD, "UPSTREAM"),
+        Class::NotDns => (BAD, "NOT DNS"),
+        Class::Undetermined => (WARNING, "UNDETERMINED"),
+    };
+    let id = verdict.id.map(|id| format!("    {id}  {}", confidence(verdict.confidence))).unwrap_or_default();
+    let mut text =
+        format!("{}  {}{}\n", paint(style, word), paint(STRONG, &verdict.summary), paint(QUIET, &id));
+    if interrupted {
+        text += "  interrupted: what had not come by then is not examined\n";
+    }
+    text.push('\n');
+    for step in &diagnosis.steps {
+        let mark = match step.status {
+            CheckStatus::Ok => Mark::Good,
+            CheckStatus::Warning => Mark::Warning,
+            CheckStatus::Fault => Mark::Bad,
+            CheckStatus::NotExamined => Mark::Absent,
+        };
+        let line = match step.status {
+            CheckStatus::NotExamined if !step.line.starts_with("not examined") => {
+                format!("not examined: {}", step.line)
+            }
+            _ => step.line.clone(),
+        };
+        text += &labelled(&charset.mark(mark), &step.name, &line);
+    }
+    let blank = if charset == Charset::Unicode { " " } else { "    " };
+    for (label, lines) in [("because", &diagnosis.because), ("fix", &diagnosis.fixes)] {
+        for (index, line) in lines.iter().enumerate() {
+            text += &labelled(blank, if index == 0 { label } else { "" }, line);
+        }
+    }
+    for (index, line) in diagnosis.verify.iter().enumerate() {
+        text += &command(blank, if index == 0 { "verify" } else { "" }, line);
+    }
+    for (index, cause) in diagnosis.contributing.iter().enumerate() {
+        let line = format!("{} ({}, {})", cause.summary, cause.id, confidence(cause.confidence));
+        text += &labelled(blank, if index == 0 { "also" } else { "" }, &line);
+    }
+    // A step that saw nothing has said so in its own line.
+    let told = |line: &str| {
+        diagnosis.steps.iter().any(|step| {
+            step.status == CheckStatus::NotExamined && line == format!("{}: {}", step.name, step.line)
+        })
+    };
+    let left: Vec<&str> = not_examined.iter().map(String::as_str).filter(|line| !told(line)).collect();
+    for (index, line) in grouped(&left).iter().enumerate() {
+        text += &labelled(blank, if index == 0 { "unexamined" } else { "" }, line);
+    }
+    text
+}
+
+/// `a: not recorded`, `b: not recorded` as one line: `a, b: not recorded`; others as they are.
+fn grouped(lines: &[&str]) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for line in lines {
+        match line.split_once(": ") {
+            Some((what, why)) if !what.contains(' ') => by_reason.entry(why).or_default().push(what),
+            _ => others.push((*line).to_owned()),
+        }
+    }
+    let grouped = by_reason.into_iter().map(|(why, what)| format!("{}: {why}", what.join(", ")));
+    grouped.chain(others).collect()
+}
+
+const fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::High => "high",
+        Confidence::Medium => "medium",
+        Confidence::Low => "low",
+    }
+}
+
+fn labelled(mark: &str, label: &str, line: &str) -> String {
+    let indent = 2 + 2 + LABEL + 2;
+    let mut lines = wrap(line, WIDTH - indent).into_iter();
+    let mut text = format!(
+        "  {mark} {}  {}\n",
+        paint(QUIET, &format!("{label:<LABEL$}")),
+        lines.next().unwrap_or_default()
+    );
+    for line in lines {
+        text += &format!("{:indent$}{line}\n", "");
+    }
+    text
+}
+
+/// A command over several lines that can be typed as it stands.
+fn command(mark: &str, label: &str, line: &str) -> String {
+    let indent = 2 + 2 + LABEL + 2;
+    let lines = wrap(line, WIDTH - indent - 4);
+    let mut text = format!("  {mark} {}", paint(QUIET, &format!("{label:<LABEL$}")));
+    for (index, line) in lines.iter().enumerate() {
+        let start = if index == 0 { "  ".to_owned() } else { format!("{:1$}", "", indent + 2) };
+        let end = if index + 1 < lines.len() { " \\" } else { "" };
+        let _ = writeln!(text, "{start}{line}{end}");
+    }
+    text
+}
