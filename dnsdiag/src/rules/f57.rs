@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     test,
 };
 
-fn test(view: &View<'_>) -> Option<Hit> {
+pub(super) fn test(view: &View<'_>) -> Option<Hit> {
     for wanted in view.wanted() {
         let What::Headless { service } = &wanted.truth.what else { continue };
         let found = view.loaded.cluster.services.iter().find(|(key, _)| key.to_string() == *service);

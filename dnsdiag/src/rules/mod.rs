@@ -81,6 +81,21 @@ mod f74;
 mod f75;
 mod f76;
 mod f77;
+mod f81;
+mod f82;
+mod f83;
+mod f84;
+mod f85;
+mod f86;
+mod f87;
+mod f88;
+mod f89;
+mod f90;
+mod f91;
+mod f92;
+mod f93;
+mod f94;
+mod f95;
 mod rule;
 
 pub use rule::{Class, Confidence, Hit, Rule};
@@ -118,6 +133,7 @@ pub const RULES: &[Rule] = &[
     f13::RULE,
     f72::RULE,
     f73::RULE,
+    f89::RULE,
     f10::RULE,
     f08::RULE,
     f09::RULE,
@@ -125,15 +141,21 @@ pub const RULES: &[Rule] = &[
     f31::RULE,
     f32::RULE,
     f75::RULE,
+    f77::RULE,
+    f92::RULE,
+    f90::RULE,
     f74::RULE,
     f68::RULE,
-    f77::RULE,
     f76::RULE,
+    f82::RULE,
     f20::RULE,
+    f94::RULE,
     f27::RULE,
     f21::RULE,
     f54::RULE,
+    f81::RULE,
     f25::RULE,
+    f93::RULE,
     f24::RULE,
     f22::RULE,
     f23::RULE,
@@ -142,6 +164,7 @@ pub const RULES: &[Rule] = &[
     f43::RULE,
     f45::RULE,
     f46::RULE,
+    f83::RULE,
     f41::RULE,
     f42::RULE,
     f47::RULE,
@@ -164,6 +187,13 @@ pub const RULES: &[Rule] = &[
     f61::RULE,
     f62::RULE,
     f50::RULE,
+    f84::RULE,
+    f87::RULE,
+    f85::RULE,
+    f86::RULE,
+    f88::RULE,
+    f91::RULE,
+    f95::RULE,
 ];
 
 /// The rule of a mode.

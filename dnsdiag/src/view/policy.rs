@@ -162,6 +162,20 @@ impl View<'_> {
                     || self.nameservers().iter().any(|server| pod.addresses.contains(server))
             });
             scope.extend(behind.map(|(key, _)| key.clone()));
+            // What stands behind a Service that connections were tried to.
+            let services = self.probes.iter().filter_map(|(_, probe)| self.service_at(probe.server));
+            let keys: BTreeSet<&ObjectKey> = services.map(|(key, _)| key).collect();
+            for key in keys {
+                let addresses: Vec<IpAddr> = self
+                    .slices_of(key)
+                    .flat_map(|(_, slice)| &slice.endpoints)
+                    .flat_map(|endpoint| endpoint.addresses.clone())
+                    .collect();
+                let pods = self.loaded.cluster.pods.iter();
+                let of_service =
+                    pods.filter(|(_, pod)| pod.addresses.iter().any(|one| addresses.contains(one)));
+                scope.extend(of_service.map(|(key, _)| key.clone()));
+            }
             let compiled = compile(&self.loaded.cluster, &self.loaded.policies, &Scope::Pods(scope));
             match compiled.diagnostics.first() {
                 Some(refused) => Err(refused.message.clone()),

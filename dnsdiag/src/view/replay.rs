@@ -26,6 +26,7 @@ pub struct Replay {
 
 struct Recorded<'v, 'e> {
     view: &'v View<'e>,
+    edns: bool,
     unasked: RefCell<BTreeSet<String>>,
     used: RefCell<BTreeSet<String>>,
 }
@@ -39,9 +40,11 @@ impl Answers for Recorded<'_, '_> {
         let ask = Ask::from_pod().to([question.nameserver]).port(53).over(transport);
         let rows = self.view.rows(&ask);
         let qtype = question.qtype.to_string();
-        let found = rows.iter().find(|(_, probe)| {
-            probe.qtype == qtype && probe.edns.is_none() && probe.name.eq_ignore_ascii_case(question.name)
-        });
+        let of_this = |probe: &Probe| probe.qtype == qtype && probe.name.eq_ignore_ascii_case(question.name);
+        // Go sends EDNS always, the others do not.
+        let with_edns = rows.iter().find(|(_, probe)| self.edns && probe.edns.is_some() && of_this(probe));
+        let found =
+            with_edns.or_else(|| rows.iter().find(|(_, probe)| probe.edns.is_none() && of_this(probe)));
         if let Some((id, probe)) = found {
             self.used.borrow_mut().insert((*id).to_owned());
             return answer(probe);
@@ -90,10 +93,16 @@ impl View<'_> {
     /// The lookup of a name with the recorded answers; `None` when the libc or the file is not known.
     #[must_use]
     pub fn replay(&self, name: &str) -> Option<Replay> {
-        let libc = self.resolver()?;
+        self.replay_with(name, self.resolver()?)
+    }
+
+    /// The same by another libc with the same file.
+    #[must_use]
+    pub fn replay_with(&self, name: &str, libc: Libc) -> Option<Replay> {
         let text = self.text(crate::bundle::layout::POD_RESOLV_CONF)?;
         let conf = read(text.as_bytes(), libc.dialect());
-        let recorded = Recorded { view: self, unasked: RefCell::default(), used: RefCell::default() };
+        let edns = matches!(libc, Libc::Go(_)) || conf.options.edns0;
+        let recorded = Recorded { view: self, edns, unasked: RefCell::default(), used: RefCell::default() };
         let lookup = Lookup { name: name.to_owned(), family: Family::Unspec };
         let plan = plan(&lookup, &conf, libc, &recorded);
         let (unasked, ids) = (recorded.unasked.into_inner(), recorded.used.into_inner());
