@@ -25,6 +25,21 @@ pub(crate) enum Lab {
   netlab lab exec --lab second shop/api -- cat /proc/net/tcp
   netlab lab exec --lab names shop/web -- getent ahostsv4 api")]
     Exec(Exec),
+    /// Break a lab that has DNS, to find out what that looks like
+    ///
+    /// A fault is put in and stays until it is mended; several may be in at once. What is printed is what somebody sees who
+    /// does not know the cause; `-v` tells that, too. Nothing outside of the lab is touched.
+    #[command(after_help = "Examples:
+  netlab lab break --list
+  netlab lab break --lab names dns-policy
+  netlab lab break --lab names wrong-cluster-ip -v
+  netlab lab break --lab names host-alias --pod shop/db")]
+    Break(Break),
+    /// Take faults out again
+    #[command(after_help = "Examples:
+  netlab lab mend --lab names dns-policy
+  netlab lab mend --lab names --all")]
+    Mend(Mend),
     /// List the labs that are up, and who lives in them
     #[command(after_help = "Examples:\n  netlab lab status\n  netlab lab status --lab second -o json")]
     Status(Which),
@@ -90,6 +105,35 @@ pub(crate) struct Exec {
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, last = true)]
     pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// `lab break`.
+#[derive(Debug, Args)]
+pub(crate) struct Break {
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+    /// The fault; without one, all are listed
+    #[arg(value_name = "FAULT")]
+    pub(crate) fault: Option<String>,
+    /// List every fault: what is done, and what would be seen
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// The pod that asks; otherwise the first that has a Service to ask for
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) pod: Option<String>,
+}
+
+/// `lab mend`.
+#[derive(Debug, Args)]
+pub(crate) struct Mend {
+    #[command(flatten)]
+    pub(crate) lab: LabName,
+    /// The fault; may be left out when there is only one
+    #[arg(value_name = "FAULT", conflicts_with = "all")]
+    pub(crate) fault: Option<String>,
+    /// All of them
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// Which lab.

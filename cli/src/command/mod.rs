@@ -139,6 +139,8 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Service(Service::Trace(args)) => service::trace::run(args, globals, terminal),
         Command::Lab(Lab::Up(args)) => lab::up::run(args, globals, terminal),
         Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
+        Command::Lab(Lab::Break(args)) => lab::fault::break_it(args, globals, terminal),
+        Command::Lab(Lab::Mend(args)) => lab::fault::mend(args, terminal),
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),
         Command::Lab(Lab::Down(args)) => lab::down::run(args, terminal),
         Command::SuperviseLab => crate::lab::supervise().map(|()| Exit::Yes),

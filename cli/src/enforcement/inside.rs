@@ -129,7 +129,12 @@ impl Enforcer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the policies of these manifests into force, and writes the proxy's rules for their Services.
+    /// True when policies are in force.
+    pub(crate) fn is_on(&self) -> bool {
+        self.state().history.in_force
+    }
+
+    /// Puts the policies of these manifests into force.
     pub(crate) fn attach(&self, lab: &Lab, loaded: Loaded) -> Result<(), String> {
         // A pod that the manifests do not have would be let go, and be open: `detach` is for that.
         let unknown = |key: &&ObjectKey| !loaded.cluster.pods.contains_key(*key);
@@ -188,7 +193,6 @@ impl Enforcer {
             })?;
         }
         state.generation = generation;
-        self.write_proxy(lab, &loaded.cluster)?;
         let compiled = Compiled { cluster: loaded.cluster, rulesets: compiled.rulesets };
         state.history.record(generation, compiled);
         Ok(())

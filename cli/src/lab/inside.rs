@@ -1,19 +1,23 @@
-//! The supervisor's side of a lab: enforcer, proxy rules, DNS servers and files, derived from manifests.
+//! The supervisor's side of a lab: enforcer, proxy rules, DNS servers and files, as they follow from manifests and faults.
 //!
-//! Invariant: one lock orders the changes. A request that this does not know goes to the enforcer.
+//! Invariant: one lock orders the changes; a change that cannot be made is taken back as far as it was. A request that this
+//! does not know goes to the enforcer.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netlab_core::input::Loaded;
+use netlab_core::model::cluster::ObjectKey;
 use netlab_lab::dns::Dns;
+use netlab_lab::fault::{self, Broken, ProxyEdit, Stuck, StuckFlow, Tables};
 use netlab_lab::named::{self, Handler, Nothing, Reply, RunDir, supervise_on_stdin};
 use netlab_lab::{Lab, Place};
 use serde_json::{Value, json};
 
-use super::names::{File, Naming, files};
-use super::{Manifests, operation};
-use crate::enforcement::{self, Enforcer, Order, Policies};
+use super::names::{File, Naming};
+use super::scene::scene;
+use super::state::Derived;
+use super::{Manifests, ToBreak, operation};
+use crate::enforcement::{self, Enforcer, Order, Policies, chain};
 use crate::failure::Failure;
 
 /// Becomes the supervisor of a lab: reads its order from standard input and serves until it is told to end.
@@ -32,74 +36,158 @@ pub(crate) fn supervise() -> Result<(), Failure> {
 /// Everything in a lab but its namespaces.
 struct Inside {
     enforcer: Enforcer,
+    run_dir: RunDir,
+    name: String,
     state: Mutex<State>,
 }
 
-/// What follows from what was asked for.
+/// What was asked for, and what of it is there.
+#[derive(Default)]
 struct State {
     /// Without faults.
     manifests: Manifests,
+    /// Without faults.
     naming: Option<Naming>,
+    faults: Vec<Broken>,
     dns: Dns,
-    run_dir: RunDir,
-    name: String,
-    written: BTreeMap<(Place, File), String>,
+    files: BTreeMap<(Place, File), String>,
+    tables: Tables,
+    stuck: Vec<(StuckFlow, Stuck)>,
+    /// What is in force, and in the proxies' rules.
+    in_force: Option<Manifests>,
+    proxied: Option<(Manifests, Vec<ProxyEdit>)>,
 }
 
 impl Inside {
     fn furnish(lab: &Lab, order: Order) -> Result<Self, String> {
-        let enforcer = Enforcer::new(order.proxy);
         let manifests =
             Manifests { documents: order.policies.documents, with: order.added, without: Vec::new() };
-        let mut state = State {
-            manifests,
-            naming: order.naming,
-            dns: Dns::new(),
+        let inside = Self {
+            enforcer: Enforcer::new(order.proxy),
             run_dir: order.run_dir,
             name: order.name,
-            written: BTreeMap::new(),
+            state: Mutex::new(State { manifests, naming: order.naming, ..State::default() }),
         };
-        let loaded = state.manifests.load()?;
-        state.make_names(lab, &loaded)?;
-        if order.open {
-            enforcer.write_proxy(lab, &loaded.cluster)?;
-        } else {
-            enforcer.attach(lab, loaded)?;
-        }
-        Ok(Self { enforcer, state: Mutex::new(state) })
+        let mut state = inside.state();
+        let derived = state.derive(lab)?;
+        inside.make(lab, &mut state, derived, !order.open)?;
+        drop(state);
+        Ok(inside)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes the lab as it should be; what is so already is left alone.
+    fn make(&self, lab: &Lab, state: &mut State, derived: Derived, enforced: bool) -> Result<(), String> {
+        let error = |error: netlab_lab::LabError| chain(&error);
+        if enforced && (!self.enforcer.is_on() || state.in_force.as_ref() != Some(&derived.manifests)) {
+            state.in_force = None;
+            self.enforcer.attach(lab, derived.loaded.clone())?;
+            state.in_force = Some(derived.manifests.clone());
+        }
+        let proxied = (derived.manifests.clone(), derived.edits.clone());
+        if state.proxied.as_ref() != Some(&proxied) {
+            state.proxied = None;
+            self.enforcer.write_proxy(lab, &derived.proxied())?;
+            state.proxied = Some(proxied);
+        }
+        if state.dns.books() != derived.books {
+            state.dns.set_books(derived.books.clone());
+        }
+        state.dns.set_servers(lab, derived.servers()).map_err(error)?;
+        for ((place, file), text) in derived.files {
+            let key = (place, file);
+            if state.files.get(&key) != Some(&text) {
+                self.run_dir.files(&self.name, &key.0).write(file, &text).map_err(error)?;
+                state.files.insert(key, text);
+            }
+        }
+        state.tables.set(lab, derived.tables).map_err(error)?;
+        state.stuck.retain(|(flow, _)| derived.stuck.contains(flow));
+        for flow in derived.stuck {
+            if !state.stuck.iter().any(|(known, _)| *known == flow) {
+                let stuck = flow.begin(lab).map_err(error)?;
+                state.stuck.push((flow, stuck));
+            }
+        }
+        Ok(())
+    }
+
     /// Other manifests than those that the lab was made of. What was added for names stays, where they lack it.
     fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
         let mut state = self.state();
-        let manifests = Manifests { documents: policies.documents, ..state.manifests.clone() };
-        let loaded = manifests.load()?;
-        let naming = state.naming.is_some().then(|| loaded.clone());
-        self.enforcer.attach(lab, loaded)?;
-        state.manifests = manifests;
-        naming.map_or(Ok(()), |loaded| state.make_names(lab, &loaded))
+        let before = std::mem::replace(&mut state.manifests.documents, policies.documents);
+        let made = state.derive(lab).and_then(|derived| self.make(lab, &mut state, derived, true));
+        if made.is_err() {
+            state.manifests.documents = before;
+        }
+        made
+    }
+
+    fn break_it(&self, lab: &Lab, order: &ToBreak) -> Result<Broken, String> {
+        let mut state = self.state();
+        let found =
+            fault::find(&order.fault).ok_or_else(|| format!("there is no fault `{}`", order.fault))?;
+        if state.faults.iter().any(|broken| broken.name == order.fault) {
+            return Err(format!("`{}` is in already", order.fault));
+        }
+        let naming =
+            state.naming.as_ref().ok_or("this lab has no DNS: only one of `lab up --dns` can be broken")?;
+        let loaded = state.manifests.load()?;
+        let wanted =
+            order.pod.as_ref().map(|(namespace, name)| ObjectKey::new(namespace.clone(), name.clone()));
+        let scene = scene(naming, &loaded, lab.plan(), wanted.as_ref())?;
+        let changes = found.changes(&scene);
+        if changes.is_empty() {
+            return Err(format!("`{}` cannot be made in this lab: it lacks what that takes", order.fault));
+        }
+        if found.needs_policies(&scene) && !self.enforcer.is_on() {
+            return Err(format!(
+                "`{}` is a policy, and nothing is enforced in this lab: `netlab enforce attach` first",
+                order.fault
+            ));
+        }
+        let broken = Broken {
+            name: order.fault.clone(),
+            pod: format!("{}/{}", scene.client_key.0, scene.client_key.1),
+            target: scene.target.name.clone(),
+            changes,
+        };
+        state.faults.push(broken.clone());
+        if let Err(error) = self.remake(lab, &mut state) {
+            state.faults.pop();
+            // It was so before, so it can be so again.
+            let _ = self.remake(lab, &mut state);
+            return Err(error);
+        }
+        Ok(broken)
+    }
+
+    fn mend(&self, lab: &Lab, names: &[String]) -> Result<Vec<Broken>, String> {
+        let mut state = self.state();
+        if let Some(unknown) =
+            names.iter().find(|name| !state.faults.iter().any(|broken| broken.name == **name))
+        {
+            return Err(format!("`{unknown}` is not in"));
+        }
+        let goes = |broken: &Broken| names.is_empty() || names.contains(&broken.name);
+        let (gone, left) = std::mem::take(&mut state.faults).into_iter().partition(goes);
+        state.faults = left;
+        self.remake(lab, &mut state)?;
+        Ok(gone)
+    }
+
+    fn remake(&self, lab: &Lab, state: &mut State) -> Result<(), String> {
+        let derived = state.derive(lab)?;
+        self.make(lab, state, derived, self.enforcer.is_on())
     }
 }
 
 impl State {
-    /// Servers, what they say, and files, if the lab has DNS.
-    fn make_names(&mut self, lab: &Lab, loaded: &Loaded) -> Result<(), String> {
-        let Some(naming) = &self.naming else { return Ok(()) };
-        self.dns.set_books(naming.books(&loaded.cluster));
-        self.dns.set_servers(lab, &naming.servers).map_err(|error| enforcement::chain(&error))?;
-        let files = files(naming, &loaded.cluster, lab.plan())?;
-        for ((place, file), text) in &files {
-            if self.written.get(&(place.clone(), *file)) != Some(text) {
-                let files = self.run_dir.files(&self.name, place);
-                files.write(*file, text).map_err(|error| enforcement::chain(&error))?;
-            }
-        }
-        self.written = files;
-        Ok(())
+    fn derive(&self, lab: &Lab) -> Result<Derived, String> {
+        Derived::of(&self.manifests, self.naming.as_ref(), &self.faults, lab.plan())
     }
 }
 
@@ -111,15 +199,23 @@ impl Handler for Inside {
         parameters: &Value,
         reply: &mut Reply<'_>,
     ) -> Result<Value, String> {
+        let json = |error: serde_json::Error| error.to_string();
         match operation {
             enforcement::operation::ATTACH => {
-                let policies =
-                    serde_json::from_value(parameters.clone()).map_err(|error| error.to_string())?;
-                self.attach(lab, policies)?;
+                self.attach(lab, serde_json::from_value(parameters.clone()).map_err(json)?)?;
                 self.enforcer.handle(lab, enforcement::operation::STATUS, &Value::Bool(false), reply)
             }
-            operation::MANIFESTS => Ok(json!(self.state().manifests)),
-            operation::NAMES => Ok(json!(self.state().naming)),
+            operation::MANIFESTS => Ok(json!(self.state().derive(lab)?.manifests)),
+            operation::NAMES => Ok(json!(self.state().derive(lab)?.naming)),
+            operation::BREAK => {
+                let order = serde_json::from_value(parameters.clone()).map_err(json)?;
+                Ok(json!(self.break_it(lab, &order)?))
+            }
+            operation::MEND => {
+                let names: Vec<String> = serde_json::from_value(parameters.clone()).map_err(json)?;
+                Ok(json!(self.mend(lab, &names)?))
+            }
+            operation::FAULTS => Ok(json!(self.state().faults)),
             named::DNS => Ok(json!(self.state().dns.servers())),
             _ => self.enforcer.handle(lab, operation, parameters, reply),
         }

@@ -7,6 +7,8 @@
 pub(crate) mod inside;
 pub(crate) mod names;
 mod objects;
+mod scene;
+mod state;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,21 @@ pub(crate) mod operation {
     pub(crate) const MANIFESTS: &str = "manifests";
     /// How names are made: [`super::names::Naming`] out; null without DNS.
     pub(crate) const NAMES: &str = "names";
+    /// Put a fault in: [`super::ToBreak`] in, a `Broken` out.
+    pub(crate) const BREAK: &str = "fault.break";
+    /// Take faults out: their names in, none for all; those that were taken out, out.
+    pub(crate) const MEND: &str = "fault.mend";
+    /// The faults that are in.
+    pub(crate) const FAULTS: &str = "fault.list";
+}
+
+/// A fault to put in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ToBreak {
+    /// Its name.
+    pub(crate) fault: String,
+    /// The pod that it is to be about, as namespace and name.
+    pub(crate) pod: Option<(String, String)>,
 }
 
 /// What a lab is made of: texts, and texts of objects that stand for others of their name.

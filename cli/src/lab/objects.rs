@@ -4,7 +4,7 @@
 
 use netlab_core::input::what_if::WhatIf;
 use netlab_core::input::{Budget, Document, Loaded, load_what_if, typed};
-use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::cluster::{Cluster, ObjectKey, Pod};
 use netlab_core::service::slices::{self, ENDPOINTS_PER_SLICE};
 use serde_json::{Value, json};
 
@@ -44,6 +44,74 @@ impl Manifests {
             .flat_map(|document| typed::read::<Value>(&document, Some(kind), &Budget::default()))
             .filter_map(|read| Some(read.ok()?.object))
             .find(is_it)
+    }
+
+    /// Leaves an object out, if it is there.
+    pub(super) fn remove(&mut self, kind: &str, namespace: &str, name: &str) {
+        self.with.retain(|(_, text)| {
+            let object: Value = serde_json::from_str(text).unwrap_or_default();
+            !(object["kind"] == kind
+                && object["metadata"]["namespace"] == namespace
+                && object["metadata"]["name"] == name)
+        });
+        let written = format!("{kind}/{namespace}/{name}");
+        if !self.without.contains(&written) && self.find(kind, namespace, name).is_some() {
+            self.without.push(written);
+        }
+    }
+
+    /// Makes every pod an object of its own with its addresses, those that workloads stamp included: what is changed later
+    /// must not give any pod another address.
+    pub(super) fn pin_pods(
+        &mut self,
+        source: &str,
+        cluster: &Cluster,
+        node_of: impl Fn(&ObjectKey) -> Option<String>,
+    ) {
+        for (key, pod) in &cluster.pods {
+            let written = self.find("Pod", &key.namespace, &key.name);
+            if pod.terminal || (written.is_some() && !pod.synthetic_addresses && pod.node.is_some()) {
+                continue;
+            }
+            let Some(mut object) = written.or_else(|| self.stamped(key, pod)) else { continue };
+            if let Some(node) = node_of(key).filter(|node| cluster.nodes.contains_key(node)) {
+                object["spec"]["nodeName"] = json!(node);
+            }
+            if !pod.host_network && !pod.addresses.is_empty() {
+                let ips: Vec<Value> = pod.addresses.iter().map(|address| json!({"ip": address})).collect();
+                object["status"]["phase"] = json!("Running");
+                object["status"]["podIP"] = json!(pod.addresses.first());
+                object["status"]["podIPs"] = json!(ips);
+            }
+            self.put(source, &object);
+        }
+    }
+
+    /// A pod as its workload would stamp it.
+    fn stamped(&self, key: &ObjectKey, pod: &Pod) -> Option<Value> {
+        let workload = pod.controller.as_ref()?;
+        let object = self.find(&workload.kind, &key.namespace, &workload.name)?;
+        let spec = &object["spec"];
+        let template = if workload.kind == "CronJob" {
+            &spec["jobTemplate"]["spec"]["template"]
+        } else {
+            &spec["template"]
+        };
+        let mut metadata = template["metadata"].clone();
+        if !metadata.is_object() {
+            metadata = json!({});
+        }
+        metadata["name"] = json!(key.name);
+        metadata["namespace"] = json!(key.namespace);
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": object["apiVersion"], "kind": workload.kind, "name": workload.name,
+            "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
+        }]);
+        let mut status = json!({});
+        status["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        Some(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"], "status": status,
+        }))
     }
 
     /// Puts an object in, in the place of one of its kind and name.

@@ -14,6 +14,7 @@
 
 pub mod dns;
 pub mod error;
+pub mod fault;
 pub mod named;
 pub mod place;
 pub mod plan;

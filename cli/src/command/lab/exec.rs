@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Exec, globals: &Globals) -> Result<Exit, Failure> {
     Err(failure(&error, &run_dir()))
 }
 
-fn place(text: &str, globals: &Globals) -> Result<Place, Failure> {
+/// The place that a text names.
+pub(super) fn place(text: &str, globals: &Globals) -> Result<Place, Failure> {
     if text == "fabric" {
         return Ok(Place::Fabric);
     }

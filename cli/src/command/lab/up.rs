@@ -92,9 +92,9 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
     let mut manifests = Manifests { documents: load::documents(&input.loaded), ..Manifests::default() };
     let naming = if args.dns {
         let cannot = |reason| Failure::unreadable("the lab cannot have DNS").caused_by(reason);
-        let mut naming = names::complete(&mut manifests, &nodes(&plan)).map_err(cannot)?;
+        let mut naming = names::complete(&mut manifests, &plan).map_err(cannot)?;
         let cluster = manifests.load().map_err(cannot)?.cluster;
-        plan = lay_out(&cluster, &naming.above)?;
+        plan = lay_out(&cluster, &naming.outside())?;
         naming.servers = names::servers(&naming, &cluster, &plan);
         Some(naming)
     } else {
@@ -167,15 +167,6 @@ fn select(cluster: &Cluster, nodes: &[String]) -> Result<Selection, Failure> {
     let mut selection = Selection::pods(pods);
     selection.nodes = Some(nodes);
     Ok(selection)
-}
-
-/// The nodes of a plan.
-fn nodes(plan: &Plan) -> Vec<String> {
-    let places = plan.namespaces.iter().filter_map(|namespace| match &namespace.place {
-        Place::Node(name) => Some(name.clone()),
-        Place::Pod(_) | Place::Fabric => None,
-    });
-    places.collect()
 }
 
 fn pods(plan: &Plan) -> Vec<PodLine> {

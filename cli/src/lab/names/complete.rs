@@ -36,8 +36,10 @@ const ABOVE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53))];
 
 /// Adds what is lacking; says how names are then made, but for the servers.
-pub(crate) fn complete(manifests: &mut Manifests, nodes: &[String]) -> Result<Naming, String> {
+pub(crate) fn complete(manifests: &mut Manifests, plan: &Plan) -> Result<Naming, String> {
     let cluster = manifests.load()?.cluster;
+    let node_of = |key: &ObjectKey| plan.node_of(&Place::Pod(key.clone())).map(str::to_owned);
+    manifests.pin_pods(SOURCE, &cluster, node_of);
     let families = families(&cluster);
     let mut spare = Spare::of(&cluster);
     let known = KNOWN.iter().map(|(namespace, name)| ObjectKey::new(*namespace, *name));
@@ -75,7 +77,7 @@ pub(crate) fn complete(manifests: &mut Manifests, nodes: &[String]) -> Result<Na
     if !selector.is_empty() && !pods.any(|(_, pod)| stands(&pod)) {
         let labels: BTreeMap<&str, &str> =
             selector.iter().map(|(label, value)| (&**label, &**value)).collect();
-        for (number, node) in (1..).zip(nodes) {
+        for (number, node) in (1..).zip(&nodes(plan)) {
             let addresses: Vec<IpAddr> =
                 families.iter().map(|family| spare.pod(&cluster, node, *family)).collect();
             manifests.put(SOURCE, &pod(&key, number, node, &json!(labels), &addresses));
@@ -84,6 +86,7 @@ pub(crate) fn complete(manifests: &mut Manifests, nodes: &[String]) -> Result<Na
     }
     let cluster_dns = dns.cluster_ips.clone();
     let above: Vec<IpAddr> = families.iter().map(|family| spare.above(*family)).collect();
+    let public: Vec<IpAddr> = families.iter().map(|family| spare.above(*family)).collect();
     let lines: Vec<String> = above.iter().map(|address| format!("nameserver {address}\n")).collect();
     Ok(Naming {
         service: (key.namespace, key.name),
@@ -92,7 +95,17 @@ pub(crate) fn complete(manifests: &mut Manifests, nodes: &[String]) -> Result<Na
         host_file: lines.concat(),
         servers: Vec::new(),
         above,
+        public,
     })
+}
+
+/// The nodes of a plan.
+fn nodes(plan: &Plan) -> Vec<String> {
+    let places = plan.namespaces.iter().filter_map(|namespace| match &namespace.place {
+        Place::Node(name) => Some(name.clone()),
+        Place::Pod(_) | Place::Fabric => None,
+    });
+    places.collect()
 }
 
 /// The families of the cluster's addresses.
@@ -245,7 +258,7 @@ pub(crate) fn servers(naming: &Naming, cluster: &Cluster, plan: &Plan) -> Vec<Se
     servers.push(Server {
         place: Place::Fabric,
         role: Role::Outside,
-        addresses: naming.above.clone(),
+        addresses: naming.outside(),
         port: 53,
         udp: true,
         tcp: true,

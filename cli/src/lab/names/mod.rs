@@ -36,9 +36,16 @@ pub(crate) struct Naming {
     pub(crate) servers: Vec<Server>,
     /// Addresses of the world's servers, which the cluster's ask.
     pub(crate) above: Vec<IpAddr>,
+    /// Addresses of the world's servers, which nobody asks.
+    pub(crate) public: Vec<IpAddr>,
 }
 
 impl Naming {
+    /// The addresses that the fabric has to bear.
+    pub(crate) fn outside(&self) -> Vec<IpAddr> {
+        self.above.iter().chain(&self.public).copied().collect()
+    }
+
     /// The Service of the cluster's servers.
     pub(crate) fn service(&self) -> ObjectKey {
         ObjectKey::new(self.service.0.clone(), self.service.1.clone())
