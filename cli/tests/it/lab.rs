@@ -83,6 +83,8 @@ fn a_lab_lives_as_its_help_says() {
         "enforce map",
         "enforce trace",
         "lab exec",
+        "lab break",
+        "lab mend",
         "lab status",
         "enforce detach",
         "lab down",
