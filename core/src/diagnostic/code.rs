@@ -171,6 +171,8 @@ pub const DNS_ONE_PROTOCOL: &str = "NL0323";
 pub const DNS_NODE_CACHE: &str = "NL0324";
 /// DNS servers that do not admit pods.
 pub const DNS_SERVER_CLOSED: &str = "NL0325";
+/// A block whose exceptions leave nothing.
+pub const BLOCK_IS_EMPTY: &str = "NL0326";
 /// Policies whose open order decides verdicts.
 pub const TIE_CONFLICTS: &str = "NL0327";
 /// A v1alpha1 policy with longer lists than v1alpha2 takes.

@@ -1,4 +1,4 @@
-//! Blocks of addresses that hold pods, or Services, of the cluster.
+//! Blocks of addresses that hold pods, or Services, of the cluster; and those that hold nothing.
 //!
 //! Source: `IPBlock` is meant for addresses outside, and conforming plugins match pods' addresses with it too; a
 //! Service's address is gone by the time a policy looks. Invariant: a pod counts as held only where that is certain: by
@@ -34,7 +34,7 @@ pub(super) fn find(ground: &Ground<'_>, findings: &mut Vec<Finding>) {
                     let PeerMatch::Block(block) = &peer.matches else { continue };
                     let place =
                         Place { ground, policy, direction, peer, block, at: (index, number, position) };
-                    findings.extend(place.pods().or_else(|| place.services()));
+                    findings.extend(place.empty().or_else(|| place.pods()).or_else(|| place.services()));
                 }
             }
         }
@@ -52,6 +52,20 @@ struct Place<'g, 'a> {
 }
 
 impl Place<'_, '_> {
+    /// The exceptions together are the block.
+    fn empty(&self) -> Option<Finding> {
+        let except = IpNet::aggregate(&self.block.except);
+        if !except.iter().any(|except| except.contains(&self.block.cidr)) {
+            return None;
+        }
+        let message = format!("the exceptions leave nothing of {}: this peer is nobody", self.block.cidr);
+        let hint = "take out the exception that is not meant, or the peer";
+        let diagnostic = Diagnostic::warning(code::BLOCK_IS_EMPTY, message).with_hint(hint);
+        let path = format!("{}.ipBlock.except", self.peer.path);
+        let path = if is_written(self.policy, &path) { path } else { self.path() };
+        Some(Finding::at(self.policy, &path, diagnostic))
+    }
+
     /// The block holds pods.
     fn pods(&self) -> Option<Finding> {
         let everything = self.block.cidr.prefix_len() == 0;

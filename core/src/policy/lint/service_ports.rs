@@ -1,4 +1,4 @@
-//! A Service's port where the pod's is meant.
+//! A Service's port, or the one that it has on every node, where the pod's is meant.
 //!
 //! Source: `NetworkPolicyPort.port` is the port on the pod: a connection to a Service is judged after the Service's port
 //! has become the target port. Invariant: told only where no destination pod has the written number as a container port
@@ -24,6 +24,8 @@ type Key = (Protocol, u16);
 /// A Service that publishes a port under another number.
 struct Published<'a> {
     key: &'a ObjectKey,
+    /// What the number is to it, in words.
+    what: &'static str,
     groups: BTreeSet<GroupIndex>,
     targets: BTreeSet<u16>,
     name: Option<&'a str>,
@@ -113,13 +115,20 @@ impl<'a> Index<'a> {
                 for target in &targets {
                     index.real.entry((port.protocol, *target)).or_default().extend(&groups);
                 }
-                if !targets.is_empty() && !targets.contains(&port.port) {
-                    let name = match &port.target {
-                        TargetPort::Name(name) => Some(name.as_str()),
-                        TargetPort::Number(_) => None,
-                    };
-                    let published = Published { key, groups: groups.clone(), targets, name };
-                    index.published.entry((port.protocol, port.port)).or_default().push(published);
+                if targets.is_empty() {
+                    continue;
+                }
+                let name = match &port.target {
+                    TargetPort::Name(name) => Some(name.as_str()),
+                    TargetPort::Number(_) => None,
+                };
+                let numbers = [(Some(port.port), "the port"), (port.node_port, "the node port")];
+                for (number, what) in numbers.into_iter().filter_map(|(number, what)| Some((number?, what))) {
+                    if !targets.contains(&number) {
+                        let (groups, targets) = (groups.clone(), targets.clone());
+                        let published = Published { key, what, groups, targets, name };
+                        index.published.entry((port.protocol, number)).or_default().push(published);
+                    }
                 }
             }
         }
@@ -169,8 +178,8 @@ impl<'a> Index<'a> {
             let numbers = numbers.join(", ");
             let called = service.name.map(|name| format!(" (`{name}`)")).unwrap_or_default();
             let message = format!(
-                "{} is the port of Service {}, which sends it to {numbers}{called} of the pods; policies see that one",
-                key.1, service.key
+                "{} is {} of Service {}, which sends it to {numbers}{called} of the pods; policies see that one",
+                key.1, service.what, service.key
             );
             let hint = match service.name {
                 Some(name) => format!("write `port: {name}` or `port: {numbers}`"),

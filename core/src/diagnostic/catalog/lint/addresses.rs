@@ -21,7 +21,7 @@ macro_rules! egress {
     };
 }
 
-pub(super) const PAGES: [Page; 3] = [
+pub(super) const PAGES: [Page; 4] = [
     Page {
         code: code::BLOCK_HOLDS_PODS,
         title: "a block that holds pods of the cluster too",
@@ -42,6 +42,18 @@ pub(super) const PAGES: [Page; 3] = [
                       any rule.",
         bad: egress!("  - to: [{ipBlock: {cidr: 10.96.0.20/32}}]\n    ports: [{port: 5432}]\n"),
         good: egress!("  - to: [{podSelector: {matchLabels: {app: db}}}]\n    ports: [{port: 5432}]\n"),
+    },
+    Page {
+        code: code::BLOCK_IS_EMPTY,
+        title: "a block whose exceptions leave nothing",
+        explanation: "Each exception lies inside the block, as the API wants it, and together they are all of it: the \
+                      peer matches no address, and a rule that has no other peer admits nobody.",
+        bad: egress!(
+            "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.0/25, 192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
+        ),
+        good: egress!(
+            "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
+        ),
     },
     Page {
         code: code::HOST_NETWORK_ONLY,
