@@ -17,6 +17,7 @@ use netlab_core::model::source::Position;
 use crate::args::globals::Globals;
 use crate::args::what_if::WhatIfArgs;
 use crate::failure::Failure;
+use crate::output::layout::counted;
 use crate::output::terminal::Terminal;
 
 /// Deepest directory that is searched below one that was named.
@@ -148,7 +149,7 @@ pub(crate) fn read_lenient(
             terminal.note(&format!("warning: left out {text}"));
         }
     }
-    terminal.progress(&format!("read {} files", read + with.len()));
+    terminal.progress(&format!("read {}", counted(read + with.len(), "file")));
     let supposed = WhatIf { with, without: what_if.without.clone(), namespace: globals.namespace.clone() };
     let (mut loaded, supposed) = load_what_if(sources.documents, supposed, &Budget::default())
         .map_err(|missing| is_not_there(&missing))?;
@@ -162,7 +163,7 @@ pub(crate) fn read_lenient(
         not_examined.push(format!("{place}: {}", finding.message));
     }
     for (kind, number) in &loaded.skipped {
-        terminal.progress(&format!("{number} {kind} objects cannot matter here"));
+        terminal.progress(&format!("{} cannot matter here", counted(*number, &format!("{kind} object"))));
     }
     Ok(Input { loaded, not_examined })
 }

@@ -188,7 +188,11 @@ fn checked(loaded: &Loaded, scope: &Scope, numbers: &Numbers, limits: &Limits) -
     }
     let mut about = loaded.clone();
     about.diagnostics = compiled.diagnostics;
-    Err(Failure::unreadable(format!("{refused} policies do not fit into the tables")).about(about))
+    Err(Failure::unreadable(match refused {
+        1 => "1 policy does not fit into the tables".to_owned(),
+        _ => format!("{refused} policies do not fit into the tables"),
+    })
+    .about(about))
 }
 
 fn name_of(protocol: u8) -> String {

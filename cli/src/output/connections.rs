@@ -10,7 +10,7 @@ use std::io;
 use netlab_core::policy::connections::exposure::Exposure;
 use netlab_core::policy::connections::{Allowed, Connection, Connections, Peer, PeerKind, Row, Side};
 
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, counted, wrap};
 use super::style::harmless;
 use super::table::Table;
 
@@ -190,7 +190,7 @@ pub(crate) fn summary(connections: &Connections) -> String {
     let count = connections.workloads().len();
     let inside = connections.list.iter().filter(|pair| pair.from() < count && pair.to() < count).count();
     let outside = connections.list.len() - inside;
-    let mut text = format!("{inside} of {} pairs", connections.workload_pairs);
+    let mut text = format!("{inside} of {}", counted(connections.workload_pairs, "pair"));
     if outside > 0 {
         let _ = write!(text, ", {outside} with addresses outside");
     }

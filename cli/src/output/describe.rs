@@ -8,7 +8,7 @@ use netlab_core::model::cluster::Labels;
 use netlab_core::policy::describe::{Chapter, Description, Sentence, Story};
 
 use super::evaluation::place;
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, counted, wrap};
 use super::style::{POINTER, QUIET, STRONG, paint};
 
 /// So many names are told of those whom a peer matches.
@@ -37,12 +37,10 @@ pub(crate) fn render(told: &Description) -> String {
 
 /// `shop/api  isolated for ingress by 2 policies, not for egress`.
 fn head(told: &Description) -> String {
-    let by =
-        |story: &Story| match story.policies.iter().filter(|chapter| chapter.tier == "networkPolicy").count()
-        {
-            1 => "1 policy".to_owned(),
-            count => format!("{count} policies"),
-        };
+    let by = |story: &Story| {
+        let policies = story.policies.iter().filter(|chapter| chapter.tier == "networkPolicy");
+        counted(policies.count(), "policy")
+    };
     let (pod, ingress, egress) = (&told.pod, &told.ingress, &told.egress);
     if told.finished {
         return format!("{pod}  has finished: no policy is about it");

@@ -10,7 +10,7 @@ use netlab_core::policy::provenance::PolicyRef;
 
 use super::connections::{Names, quoted};
 use super::evaluation::{place, rule_name};
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, counted, wrap};
 use super::style::{DENIED, GOOD, POINTER, QUIET, STRONG, WARNING, paint};
 
 /// `2 added, 1 changed`, or `nothing changed`.
@@ -22,11 +22,10 @@ pub(crate) fn summary(diff: &ConnectionsDiff) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let pairs = if diff.list.len() == 1 { "pair" } else { "pairs" };
+    let differ = if diff.list.len() == 1 { "differs" } else { "differ" };
     match parts.as_slice() {
         [] => "no connection changed\n".to_owned(),
-        _ => format!("{} {pairs} differ: {}\n", diff.list.len(), parts.join(", "))
-            .replace("pair differ", "pair differs"),
+        _ => format!("{} {differ}: {}\n", counted(diff.list.len(), "pair"), parts.join(", ")),
     }
 }
 
@@ -147,8 +146,8 @@ pub(crate) fn markdown(diff: &ConnectionsDiff, base: Option<&str>) -> String {
         }
         let open = if rows.len() <= OPEN_ROWS { " open" } else { "" };
         let count = diff.count(wanted);
-        let pairs = if count == 1 { "pair" } else { "pairs" };
-        let _ = writeln!(text, "\n<details{open}><summary><b>{count} {pairs} {title}</b></summary>\n");
+        let _ =
+            writeln!(text, "\n<details{open}><summary><b>{} {title}</b></summary>\n", counted(count, "pair"));
         text.push_str("| from | to | before | after | because |\n|---|---|---|---|---|\n");
         for (from, to, change) in rows {
             let because: Vec<String> =

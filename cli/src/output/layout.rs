@@ -32,6 +32,15 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// `1 pod`, `2 pods`, `3 policies`.
+pub(crate) fn counted(number: usize, one: &str) -> String {
+    match one.strip_suffix('y') {
+        _ if number == 1 => format!("1 {one}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {one}s"),
+    }
+}
+
 /// The parts of a text between which a line may end.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -118,6 +127,14 @@ mod tests {
             text,
             "  ingress    deny   isolated by shop/db and shop/default-deny and by others; no\n\
              \x20                   rule admits it\n"
+        );
+    }
+
+    #[test]
+    fn one_of_something_is_singular() {
+        assert_eq!(
+            [counted(0, "pod"), counted(1, "policy"), counted(2, "policy")],
+            ["0 pods", "1 policy", "2 policies"]
         );
     }
 

@@ -127,8 +127,12 @@ const fn problem(severity: Severity) -> &'static str {
     }
 }
 
-/// A file's name as a URI reference: relative where it lies below the current directory.
+/// A file's name as a URI reference: relative where it lies below the current directory. Standard input has no name that
+/// a reader could follow.
 fn uri(file: &str, here: Option<&Path>) -> String {
+    if file == "-" {
+        return "stdin".to_owned();
+    }
     let path = Path::new(file);
     let below = here.and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path);
     let parts: Vec<String> = below
@@ -165,5 +169,6 @@ mod tests {
         assert_eq!(uri("/src/app/k8s/ü.yaml", here), "k8s/%C3%BC.yaml");
         assert_eq!(uri("/etc/a.yaml", here), "file:///etc/a.yaml");
         assert_eq!(uri("../a.yaml", here), "../a.yaml");
+        assert_eq!(uri("-", here), "stdin");
     }
 }

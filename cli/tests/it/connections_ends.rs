@@ -62,7 +62,7 @@ fn a_pod_of_several_is_listed_by_itself() {
     }
     // Its siblings may be its peers.
     let from = list(SHOP, &["--from", "api-2", "--to", "api-1"]);
-    assert!(from.stdout.contains("shop/api-2  shop/api-1  all\n1 of 1 pairs"), "{}", from.stdout);
+    assert!(from.stdout.contains("shop/api-2  shop/api-1  all\n1 of 1 pair;"), "{}", from.stdout);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::enforcement::{InForce, Policies, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
+use crate::output::layout::counted;
 use crate::output::style::{STRONG, paint};
 use crate::output::terminal::Terminal;
 
@@ -25,9 +26,11 @@ pub(crate) fn attach(args: &LabName, globals: &Globals, terminal: &Terminal) -> 
         let pods = state.nodes.iter().flat_map(|node| &node.pods).filter(|pod| pod.claimed).count();
         let rows: u64 = state.nodes.iter().map(|node| node.rows).sum();
         let head = format!(
-            "{}: {pods} pods on {} nodes, {rows} policy-map rows, generation {}",
+            "{}: {} on {}, {}, generation {}",
             args.lab,
-            state.nodes.len(),
+            counted(pods, "pod"),
+            counted(state.nodes.len(), "node"),
+            counted(usize::try_from(rows).unwrap_or(usize::MAX), "policy-map row"),
             state.generation
         );
         format!("{}  {head}\n{}", paint(STRONG, "ATTACHED"), twins(&state))
@@ -49,7 +52,11 @@ pub(crate) fn detach(args: &LabName, terminal: &Terminal) -> Result<Exit, Failur
     let state: InForce = ask(&args.lab, operation::DETACH, Value::Null)?;
     terminal.answer(&Envelope::new("InForce", &state, Vec::new()), |_| {
         let pods: usize = state.nodes.iter().map(|node| node.pods.len()).sum();
-        let head = format!("{}: {pods} pods are open now", args.lab);
+        let head = format!(
+            "{}: {} open now",
+            args.lab,
+            if pods == 1 { "1 pod is".to_owned() } else { format!("{pods} pods are") }
+        );
         let mut text = format!("{}  {head}\n", paint(STRONG, "DETACHED"));
         text += &twin("bpftool link show");
         text

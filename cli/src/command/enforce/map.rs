@@ -9,6 +9,7 @@ use crate::args::globals::{Format, Globals};
 use crate::enforcement::{MapDump, MapRow, NodeMap, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::layout::counted;
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
 
@@ -45,7 +46,13 @@ fn render(dump: &MapDump, map: MapName, wide: bool) -> String {
         return "nothing is in force\n".to_owned();
     }
     for node in &dump.nodes {
-        text += &format!("{} id {} on {}: {} rows\n", node.map, node.map_id, node.node, node.rows.len());
+        text += &format!(
+            "{} id {} on {}: {}\n",
+            node.map,
+            node.map_id,
+            node.node,
+            counted(node.rows.len(), "row")
+        );
         text += &table(node, map, wide);
         text += &twin(&format!("bpftool map dump id {}", node.map_id));
         text.push('\n');

@@ -19,6 +19,7 @@ use crate::enforcement::hex;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
+use crate::output::layout::counted;
 use crate::output::style::{STRONG, paint};
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
@@ -119,7 +120,12 @@ fn node_plan(
 fn render(answer: &Answer, wide: bool) -> String {
     let pods: usize = answer.nodes.iter().map(|node| node.change.pods.len()).sum();
     let rows: usize = answer.nodes.iter().filter_map(|node| node.rows.get("POLICY")).sum();
-    let head = format!("{pods} pods on {} nodes, {rows} policy-map rows", answer.nodes.len());
+    let head = format!(
+        "{} on {}, {}",
+        counted(pods, "pod"),
+        counted(answer.nodes.len(), "node"),
+        counted(rows, "policy-map row")
+    );
     let mut text = format!("{}  {head}\n\n", paint(STRONG, "PLAN"));
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
     for node in &answer.nodes {

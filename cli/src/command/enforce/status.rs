@@ -9,6 +9,7 @@ use crate::args::enforce::Status;
 use crate::enforcement::{Difference, InForce, NodeInForce, operation};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::layout::counted;
 use crate::output::style::{BAD, GOOD, paint};
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
@@ -87,11 +88,16 @@ fn render(state: &InForce, lab: &str) -> String {
     let open = state.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.claimed).count();
     let mut text = match (faults.len(), open) {
         (0, _) => {
-            format!("{}  {lab}: {pods} pods, generation {}\n\n", paint(GOOD, "IN FORCE"), state.generation)
+            format!(
+                "{}  {lab}: {}, generation {}\n\n",
+                paint(GOOD, "IN FORCE"),
+                counted(pods, "pod"),
+                state.generation
+            )
         }
         (1, 0) => format!("{}  {lab}: 1 fault\n\n", paint(BAD, "FAULTY")),
         (count, 0) => format!("{}  {lab}: {count} faults\n\n", paint(BAD, "FAULTY")),
-        (_, open) => format!("{}  {lab}: {open} of {pods} pods\n\n", paint(BAD, "OPEN")),
+        (_, open) => format!("{}  {lab}: {open} of {}\n\n", paint(BAD, "OPEN"), counted(pods, "pod")),
     };
     let mut table = Table::new(["NODE", "POD", "INTERFACE", "RULESET", "INGRESS", "EGRESS"]);
     let posture =

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::lab::Manifests;
 use crate::lab::names::{self, Naming};
 use crate::load;
+use crate::output::layout::counted;
 use crate::output::style::{STRONG, paint};
 use crate::output::table::Table;
 use crate::output::terminal::Terminal;
@@ -200,8 +201,12 @@ fn render(answer: &Answer) -> String {
         format!(", names by {} {}", dns.service, addresses.join(" "))
     });
     let dns = dns.unwrap_or_default();
-    let head =
-        format!("{}: {} nodes, {} pods, {enforced}{proxy}{dns}", answer.name, nodes.len(), answer.pods.len());
+    let head = format!(
+        "{}: {}, {}, {enforced}{proxy}{dns}",
+        answer.name,
+        counted(nodes.len(), "node"),
+        counted(answer.pods.len(), "pod")
+    );
     let mut text = format!("{}  {head}\n\n", paint(STRONG, "UP"));
     let mut table = Table::new(["NODE", "POD", "ADDRESSES"]);
     for line in &answer.pods {

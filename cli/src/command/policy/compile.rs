@@ -13,6 +13,7 @@ use crate::args::globals::{Format, Globals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
+use crate::output::layout::counted;
 use crate::output::table::Table;
 use crate::output::tables::{ClassNames, EntryLine, entries};
 use crate::output::terminal::Terminal;
@@ -111,8 +112,11 @@ fn render(answer: &Answer<'_>, wide: bool) -> String {
     let rows: usize = answer.rulesets.iter().map(|ruleset| ruleset.rows).sum();
     let pods: usize = answer.rulesets.iter().map(|ruleset| ruleset.pods.len()).sum();
     let mut text = format!(
-        "{} rulesets for {pods} pods: {peer_classes} peer classes, {rows} policy-map rows\n\n",
-        answer.rulesets.len()
+        "{} for {}: {}, {}\n\n",
+        counted(answer.rulesets.len(), "ruleset"),
+        counted(pods, "pod"),
+        if peer_classes == 1 { "1 peer class".to_owned() } else { format!("{peer_classes} peer classes") },
+        counted(rows, "policy-map row"),
     );
     let mut table = Table::new(["RULESET", "INGRESS", "EGRESS", "ENTRIES", "ROWS", "PODS"]);
     for ruleset in &answer.rulesets {

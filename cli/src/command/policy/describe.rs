@@ -32,8 +32,9 @@ pub(crate) fn run(args: &Describe, globals: &Globals, terminal: &Terminal) -> Re
     let different = told.iter().filter(|other| !alike(other)).count();
     if different > 0 {
         terminal.note(&format!(
-            "note: {different} of {} pods of {asked} have another story; this is {}'s",
+            "note: {different} of {} pods of {asked} {} another story; this is {}'s",
             told.len(),
+            if different == 1 { "has" } else { "have" },
             first.pod
         ));
     }
