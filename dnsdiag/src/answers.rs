@@ -90,6 +90,25 @@ pub enum Answer {
     Unreachable,
 }
 
+impl Answer {
+    /// For people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Addresses => "addresses",
+            Self::NoData => "no address",
+            Self::NxDomain => "NXDOMAIN",
+            Self::ServFail => "SERVFAIL",
+            Self::Refused => "REFUSED",
+            Self::FormErr => "FORMERR",
+            Self::NotImp => "NOTIMP",
+            Self::Lame => "lame",
+            Self::Truncated => "truncated",
+            Self::Silence => "no answer",
+            Self::Unreachable => "nobody listens",
+        }
+    }
+}
+
 /// Something that answers.
 pub trait Answers {
     /// The answer.

@@ -9,6 +9,7 @@
 //! step, [`rules`] has one file for each way to fail, and [`mod@diagnosis`] concludes.
 
 pub mod answers;
+pub mod assumed;
 pub mod bundle;
 pub mod check;
 pub mod diagnosis;

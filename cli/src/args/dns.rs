@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use netlab_dnsdiag::resolver::{self, Libc};
 
 /// The questions about DNS.
 #[derive(Debug, Subcommand)]
@@ -24,6 +25,17 @@ pub(crate) enum Dns {
   netlab dns checks
   netlab dns checks -o json")]
     Checks,
+    /// Say which queries a library sends for a name, and what comes of them
+    ///
+    /// Nothing is sent. The libraries' own rules are walked through: which names, in which order, to which server, over
+    /// what, how long each wait is. Where several answers race, every outcome that can happen is listed. Exit 0: the name
+    /// resolves; 1: it does not; 3: it depends on who is faster.
+    #[command(after_help = "Examples:
+  netlab dns plan www.example.com --resolv-conf examples/dns/pod.conf
+  netlab dns plan api --resolv-conf examples/dns/pod.conf --libc musl:1.2.3
+  netlab dns plan api --resolv-conf examples/dns/pod.conf --server examples/dns/refused.json --compare
+  netlab dns plan www.example.com --resolv-conf examples/dns/pod.conf --libc go -o json")]
+    Plan(Plan),
     /// Send one raw question and show all that is seen of it
     ///
     /// No search list, no hosts file, no second try: one message goes to one server, and what comes back is shown with
@@ -73,6 +85,49 @@ pub(crate) struct Diagnose {
     /// What it should be: a mode (`F01`), an id (`POLICY-EGRESS-DENY`), a class (`not-dns`) or `healthy`; exit 0 if it is so
     #[arg(long, value_name = "VERDICT")]
     pub(crate) expect: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// The name as the program has it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The file that the program's library reads; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resolv_conf: PathBuf,
+    /// Whose resolver: `glibc`, `musl` or `go`, with a release if it is not 2.36, 1.2.5 or 1.26
+    #[arg(long, value_name = "LIBC[:VERSION]", value_delimiter = ',', default_value = "glibc")]
+    pub(crate) libc: Vec<Libc>,
+    /// What each server answers: a script as `docs/dns.md` describes it; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server: Option<PathBuf>,
+    /// Which addresses the program wants
+    #[arg(long, value_name = "FAMILY", default_value = "unspec")]
+    pub(crate) family: Family,
+    /// Show libraries side by side (all of them when `--libc` names one), and why they differ
+    #[arg(long)]
+    pub(crate) compare: bool,
+}
+
+/// `--family`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Family {
+    /// IPv4 and IPv6
+    Unspec,
+    /// IPv4
+    Inet,
+    /// IPv6
+    Inet6,
+}
+
+impl From<Family> for resolver::Family {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Unspec => Self::Unspec,
+            Family::Inet => Self::Inet,
+            Family::Inet6 => Self::Inet6,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ pub(crate) mod describe;
 pub(crate) mod diagnosis;
 pub(crate) mod diagnostic;
 pub(crate) mod diff;
+pub(crate) mod dns_plan;
 pub(crate) mod dns_query;
 pub(crate) mod evaluation;
 pub(crate) mod layout;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::texts::{self, AGAIN, NODATA, NONAME};
-use super::trace::Trace;
+use super::trace::{Then, Trace};
 use super::{Family, Libc, Lookup, Millis, Outcome, Run, name};
 use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::{Options, ResolvConf};
@@ -88,10 +88,18 @@ pub(super) fn runs(
                 }
             };
             let outcome = Outcome { rc, millis, text, when };
-            Run { outcome, resolved: stub.resolved, queries: stub.trace.queries, lost: stub.trace.lost }
+            Run {
+                outcome,
+                resolved: stub.resolved,
+                queries: stub.trace.queries,
+                lost: stub.trace.lost,
+                steps: stub.trace.steps,
+            }
         })
         .collect()
 }
+
+const FOUND: &str = "one address is enough";
 
 /// `h_errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,11 +170,26 @@ impl Stub<'_> {
         };
         let dots = name::dots(&lookup.name);
         let rooted = lookup.name.ends_with('.');
+        let never = dots == 0 && self.options.no_tld_query && !suffixes.is_empty();
         let mut first_error = None;
         let mut last_error = HErrno::HostNotFound;
         let (mut no_data, mut failed, mut root) = (false, false, false);
         if rooted || dots >= self.options.ndots as usize {
-            match self.query(&lookup.name, types)? {
+            let mark = self.trace.mark();
+            let result = self.query(&lookup.name, types)?;
+            let (then, why) = match result {
+                Ok(()) => (Then::Found, FOUND),
+                Err(_) if rooted => {
+                    (Then::Stop, "a name that ends with a dot is tried as it is, and nothing else")
+                }
+                Err(_) if suffixes.is_empty() => (Then::Stop, "there is no suffix to try"),
+                Err(_) => (
+                    Then::Next,
+                    "whatever is wrong, the suffixes are tried, and this error is the one reported",
+                ),
+            };
+            self.trace.step(mark, &lookup.name, then, why);
+            match result {
                 Ok(()) => return Ok(Ok(())),
                 Err(error) if rooted => return Ok(Err(error)),
                 Err(error) => first_error = Some(error),
@@ -174,23 +197,50 @@ impl Stub<'_> {
         }
         for suffix in suffixes {
             root |= is_root(suffix);
-            let Err(error) = self.query(&with_suffix(&lookup.name, suffix), types)? else {
-                return Ok(Ok(()));
+            let candidate = with_suffix(&lookup.name, suffix);
+            let mark = self.trace.mark();
+            let result = self.query(&candidate, types)?;
+            let after = if first_error.is_none() && !root && !never { Then::AsIs } else { Then::Stop };
+            let (then, why) = match result {
+                Ok(()) => (Then::Found, FOUND),
+                Err(_) if self.refused => {
+                    (Then::Stop, "nobody listens at any server: glibc gives up at once")
+                }
+                Err(HErrno::HostNotFound) => (Then::Next, "the name does not exist"),
+                Err(HErrno::NoData) => (Then::Next, "the name has no address"),
+                Err(HErrno::TryAgain) if self.header == Answer::ServFail => {
+                    (Then::Next, "SERVFAIL, which glibc remembers")
+                }
+                Err(HErrno::TryAgain) => (after, "no server gave a usable answer: no other suffix is tried"),
+                Err(HErrno::NoRecovery) => (after, "such an answer is final: no other suffix is tried"),
             };
+            self.trace.step(mark, &candidate, then, why);
+            let Err(error) = result else { return Ok(Ok(())) };
             if self.refused {
                 return Ok(Err(HErrno::TryAgain));
             }
             last_error = error;
-            match error {
-                HErrno::NoData => no_data = true,
-                HErrno::HostNotFound => {}
-                HErrno::TryAgain if self.header == Answer::ServFail => failed = true,
-                HErrno::TryAgain | HErrno::NoRecovery => break,
+            no_data |= error == HErrno::NoData;
+            failed |= error == HErrno::TryAgain && then == Then::Next;
+            if then != Then::Next {
+                break;
             }
         }
-        let never = dots == 0 && self.options.no_tld_query && !suffixes.is_empty();
         if first_error.is_none() && !root && !never {
-            match self.query(&lookup.name, types)? {
+            let mark = self.trace.mark();
+            let result = self.query(&lookup.name, types)?;
+            let (then, why) = match result {
+                Ok(()) => (Then::Found, FOUND),
+                Err(_) if no_data => {
+                    (Then::Stop, "the last name; what is reported is that an earlier one had no address")
+                }
+                Err(_) if failed => {
+                    (Then::Stop, "the last name; what is reported is the SERVFAIL of an earlier one")
+                }
+                Err(_) => (Then::Stop, "the last name"),
+            };
+            self.trace.step(mark, &lookup.name, then, why);
+            match result {
                 Ok(()) => return Ok(Ok(())),
                 Err(error) => last_error = error,
             }

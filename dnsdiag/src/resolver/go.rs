@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use super::texts::{self, AGAIN, NONAME};
-use super::trace::{Query, Trace};
+use super::trace::{Query, Then, Trace};
 use super::{Family, Libc, Lookup, Millis, Outcome, Run, name};
 use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::{Dialect, Options, ResolvConf};
@@ -57,7 +57,14 @@ pub(super) fn runs(
     for candidate in candidates(&lookup.name, conf) {
         let mut next: Vec<Path<'_>> = Vec::new();
         for path in paths {
-            for (path, found) in one_name(&path, &candidate, candidate == as_is, types, &conf.options) {
+            let mark = path.trace.mark();
+            for (mut path, found) in one_name(&path, &candidate, candidate == as_is, types, &conf.options) {
+                let (then, why) = if found {
+                    (Then::Found, "one address is enough")
+                } else {
+                    (Then::Next, "Go tries the next name after any error")
+                };
+                path.trace.step(mark, &candidate, then, why);
                 if found {
                     push(&mut runs, path.end(libc, Some(candidate.clone())));
                 } else if !next.iter().any(|known| known.same(&path)) {
@@ -134,7 +141,7 @@ impl Path<'_> {
         };
         let when = (!self.when.is_empty()).then(|| self.when.join(", "));
         let outcome = Outcome { rc: Some(rc), millis: Some(self.trace.now), text, when };
-        Run { outcome, resolved, queries: self.trace.queries, lost: self.trace.lost }
+        Run { outcome, resolved, queries: self.trace.queries, lost: self.trace.lost, steps: self.trace.steps }
     }
 }
 

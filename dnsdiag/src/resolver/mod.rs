@@ -21,8 +21,8 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-pub use compare::{Comparison, compare};
-pub use trace::{Lost, LostBecause, Query};
+pub use compare::{Comparison, compare, rc_name};
+pub use trace::{Lost, LostBecause, Query, Step, Then};
 
 use crate::answers::Answers;
 use crate::resolv_conf::{Dialect, Note, ResolvConf};
@@ -60,6 +60,16 @@ impl Libc {
             Self::Musl(version) => Dialect::Musl(version),
             Self::Go(version) => Dialect::Go(version),
         }
+    }
+
+    /// For people: `glibc 2.36`.
+    pub fn words(self) -> String {
+        let (name, version) = match self {
+            Self::Glibc(version) => ("glibc", version),
+            Self::Musl(version) => ("musl", version),
+            Self::Go(version) => ("Go", version),
+        };
+        format!("{name} {version}")
     }
 
     /// The three, in the releases that were measured.
@@ -213,6 +223,8 @@ pub struct Run {
     pub queries: Vec<Query>,
     /// What is sent and reaches nobody.
     pub lost: Vec<Lost>,
+    /// The names that were tried, and what the end of each led to.
+    pub steps: Vec<Step>,
 }
 
 /// What is expected.
@@ -352,5 +364,5 @@ fn numeric(lookup: &Lookup, libc: Libc) -> Option<Run> {
     let when = None;
     let text = if fits { "ok, an address needs no DNS".to_owned() } else { texts::of(libc, rc) };
     let outcome = Outcome { rc: Some(rc), millis: Some(0), text, when };
-    Some(Run { outcome, resolved: None, queries: Vec::new(), lost: Vec::new() })
+    Some(Run { outcome, resolved: None, queries: Vec::new(), lost: Vec::new(), steps: Vec::new() })
 }

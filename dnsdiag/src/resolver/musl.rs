@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::texts::{self, AGAIN, FAIL, MUSL_NODATA, NODATA, NONAME};
-use super::trace::{LostBecause, Query, Trace};
+use super::trace::{LostBecause, Query, Then, Trace};
 use super::{Family, Libc, Lookup, Millis, Outcome, Run, name};
 use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::ResolvConf;
@@ -73,7 +73,9 @@ pub(super) fn runs(
     for candidate in candidates(&lookup.name, conf) {
         let mut next: Vec<Path<'_>> = Vec::new();
         for path in paths {
-            for (path, verdict) in stub.candidate(path, &candidate) {
+            let mark = path.trace.mark();
+            for (mut path, verdict) in stub.candidate(path, &candidate) {
+                path.trace.step(mark, &candidate, verdict.then(), verdict.why());
                 match verdict {
                     Verdict::Next if next.len() >= PATHS || next.iter().any(|known| known.same(&path)) => {}
                     Verdict::Next => next.push(path),
@@ -131,7 +133,7 @@ impl Path<'_> {
             text: rc.map_or_else(String::new, |rc| texts::of(libc, rc)),
             when: (!self.when.is_empty()).then(|| self.when.join(", ")),
         };
-        Run { outcome, resolved, queries: self.trace.queries, lost: self.trace.lost }
+        Run { outcome, resolved, queries: self.trace.queries, lost: self.trace.lost, steps: self.trace.steps }
     }
 }
 
@@ -141,6 +143,27 @@ enum Verdict {
     Found,
     Next,
     Stop(i32),
+}
+
+impl Verdict {
+    const fn then(self) -> Then {
+        match self {
+            Self::Found => Then::Found,
+            Self::Next => Then::Next,
+            Self::Stop(_) => Then::Stop,
+        }
+    }
+
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Found => "both halves are well, and one has addresses",
+            Self::Next => "NXDOMAIN for one half is NXDOMAIN for the name",
+            Self::Stop(AGAIN) => {
+                "a half without NOERROR or NXDOMAIN within the timeout ends the whole search, whatever the other half has"
+            }
+            Self::Stop(_) => "the name exists without an address, which ends the whole search",
+        }
+    }
 }
 
 /// The accepted answer of each type, in the order of the types.

@@ -62,6 +62,58 @@ pub enum LostBecause {
     Malformed,
 }
 
+impl LostBecause {
+    /// For people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unreachable => "nobody listens",
+            Self::Malformed => "unreadable query",
+        }
+    }
+}
+
+/// One name that was tried, and what its end meant to the library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// The name, with its final dot.
+    pub candidate: String,
+    /// Seconds since the lookup began.
+    #[serde(serialize_with = "seconds")]
+    pub at: Millis,
+    /// When the next one was begun.
+    #[serde(serialize_with = "seconds")]
+    pub until: Millis,
+    /// What came back, by type.
+    pub answers: String,
+    /// What follows.
+    pub then: Then,
+    /// Why that follows.
+    pub why: String,
+}
+
+/// What follows a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Then {
+    /// Its addresses are the answer.
+    Found,
+    /// The next name is tried.
+    Next,
+    /// The rest of the suffixes is left out; the name as it is comes next.
+    AsIs,
+    /// The lookup ends.
+    Stop,
+}
+
+/// Where a name's queries begin.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    at: Millis,
+    queries: usize,
+    lost: usize,
+}
+
 /// A run.
 #[derive(Clone)]
 pub(super) struct Trace<'a> {
@@ -70,16 +122,59 @@ pub(super) struct Trace<'a> {
     pub(super) now: Millis,
     pub(super) queries: Vec<Query>,
     pub(super) lost: Vec<Lost>,
+    pub(super) steps: Vec<Step>,
     asked: BTreeMap<(IpAddr, String, Qtype), u32>,
 }
 
 impl<'a> Trace<'a> {
     pub(super) fn new(answers: &'a dyn Answers, servers: &'a [IpAddr]) -> Self {
-        Self { answers, servers, now: 0, queries: Vec::new(), lost: Vec::new(), asked: BTreeMap::new() }
+        let (queries, lost, steps) = (Vec::new(), Vec::new(), Vec::new());
+        Self { answers, servers, now: 0, queries, lost, steps, asked: BTreeMap::new() }
     }
 
     pub(super) fn servers(&self) -> &'a [IpAddr] {
         self.servers
+    }
+
+    /// The place at which a name begins.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { at: self.now, queries: self.queries.len(), lost: self.lost.len() }
+    }
+
+    /// Tells how a name ended.
+    pub(super) fn step(&mut self, mark: Mark, candidate: &str, then: Then, why: &str) {
+        let queries = self.queries.get(mark.queries..).unwrap_or_default();
+        let lost = self.lost.get(mark.lost..).unwrap_or_default();
+        let mut parts: Vec<String> = Vec::new();
+        for qtype in [Qtype::A, Qtype::Aaaa] {
+            let mut words: Vec<&str> = Vec::new();
+            let told = queries.iter().filter(|query| query.qtype == qtype).map(|query| query.answer.words());
+            let lost = lost.iter().filter(|lost| lost.qtype == qtype).map(|lost| lost.because.words());
+            for word in told.chain(lost) {
+                if !words.contains(&word) {
+                    words.push(word);
+                }
+            }
+            if !words.is_empty() {
+                parts.push(format!("{qtype} {}", words.join(", then ")));
+            }
+        }
+        // The same for both is said once.
+        let answers = match parts.as_slice() {
+            [a, aaaa] if a.strip_prefix("A ") == aaaa.strip_prefix("AAAA ") => {
+                format!("A and AAAA {}", a.strip_prefix("A ").unwrap_or_default())
+            }
+            [] => "nothing was asked".to_owned(),
+            parts => parts.join("; "),
+        };
+        self.steps.push(Step {
+            candidate: super::name::absolute(candidate),
+            at: mark.at,
+            until: self.now,
+            answers,
+            then,
+            why: why.to_owned(),
+        });
     }
 
     /// Asks, and tells the answer.
