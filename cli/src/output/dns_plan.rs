@@ -143,11 +143,11 @@ pub(crate) fn render_comparison(comparison: &Comparison, assumed: Option<&str>) 
         names
     };
     let list =
-        |names: Vec<String>, what: &str| (!names.is_empty()).then(|| format!("{} {what}", names.join(", ")));
+        |names: &[String], what: &str| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
     let told: Vec<String> = [
-        list(who(Some(true)), "resolves it"),
-        list(who(Some(false)), "does not"),
-        list(who(None), "depends on who answers first"),
+        list(&who(Some(true)), "resolves with"),
+        list(&who(Some(false)), "fails with"),
+        list(&who(None), "depends on who answers first with"),
     ]
     .into_iter()
     .flatten()

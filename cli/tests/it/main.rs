@@ -9,6 +9,7 @@ mod connections_ends;
 mod describe;
 mod diff;
 mod dns_diagnose;
+mod dns_plan;
 mod dns_query;
 mod exposure;
 mod garbage;

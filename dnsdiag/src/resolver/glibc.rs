@@ -14,8 +14,11 @@ use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::{Options, ResolvConf};
 use crate::version::Version;
 
-/// `single-request` no longer waits for an answer to a query that it did not send (bug 30081).
-const NO_WAIT_FOR_NOTHING: Version = Version::new(2, 41, 0);
+/// `single-request` no longer waits for an answer to a query that it did not send (bug 30081): made for 2.41, and since
+/// then part of the maintained branches of all releases from 2.34 on, as Debian's 2.36 shows.
+const NO_WAIT_FOR_NOTHING: Version = Version::new(2, 34, 0);
+/// `EAI_NODATA` is told of IPv4 alone, too (bug 21922).
+const NODATA_OF_INET: Version = Version::new(2, 28, 0);
 /// Names that are no host names are not asked for (bug 24112).
 const HOST_NAMES_ONLY: Version = Version::new(2, 29, 0);
 
@@ -69,7 +72,9 @@ pub(super) fn runs(
                 single: false,
                 reopen: false,
                 header: Answer::NoData,
+                heard: false,
                 refused: false,
+                unanswered: false,
                 resolved: None,
             };
             let end = if version >= HOST_NAMES_ONLY && !name::is_host_name(&lookup.name) {
@@ -80,7 +85,7 @@ pub(super) fn runs(
             let (rc, millis, text) = match end {
                 Ok(Ok(())) => (Some(0), Some(stub.trace.now), texts::of(libc, 0)),
                 Ok(Err(error)) => {
-                    let rc = error.rc();
+                    let rc = stub.rc(error, lookup.family);
                     (Some(rc), Some(stub.trace.now), texts::of(libc, rc))
                 }
                 Err(Hangs) => {
@@ -154,12 +159,26 @@ struct Stub<'a> {
     reopen: bool,
     /// What stands in the header of the first buffer, however old.
     header: Answer,
+    /// Whether the first buffer has an answer to the last name.
+    heard: bool,
     /// `errno == ECONNREFUSED` after the last name.
     refused: bool,
+    /// `errno` says so after the last name, or `ETIMEDOUT`.
+    unanswered: bool,
     resolved: Option<String>,
 }
 
 impl Stub<'_> {
+    /// What `getaddrinfo` makes of the error. For IPv4 alone it takes the way of `gethostbyname2_r`, which does not hear
+    /// of "try again" unless the last name of all went unanswered.
+    fn rc(&self, error: HErrno, family: Family) -> i32 {
+        match (error, family) {
+            (HErrno::TryAgain, Family::Inet) if !self.unanswered => NONAME,
+            (HErrno::NoData, Family::Inet) if self.version < NODATA_OF_INET => NONAME,
+            _ => error.rc(),
+        }
+    }
+
     /// `__res_context_search`.
     fn search(&mut self, lookup: &Lookup, suffixes: &[String]) -> Result<Result<(), HErrno>, Hangs> {
         let types: &[Qtype] = match lookup.family {
@@ -259,12 +278,24 @@ impl Stub<'_> {
         if !name::fits_a_query(qname) {
             return Ok(Err(HErrno::NoRecovery));
         }
-        if types == [Qtype::Aaaa] && self.options.no_aaaa {
-            self.refused = false;
-            return Ok(Err(HErrno::NoData));
-        }
-        let sent = self.send(qname, types)?;
+        self.heard = false;
+        // With `no-aaaa` A is asked in the place of AAAA, to learn whether the name exists; its addresses are taken out.
+        let instead = types == [Qtype::Aaaa] && self.options.no_aaaa;
+        let sent = self.send(qname, if instead { &[Qtype::A] } else { types })?;
         self.refused = matches!(sent, Err(Failed::Refused));
+        self.unanswered = sent.is_err();
+        if instead {
+            return Ok(Err(match sent {
+                Ok(Answered(Some(Answer::NxDomain), _)) => HErrno::HostNotFound,
+                Ok(Answered(Some(Answer::FormErr | Answer::NotImp | Answer::Refused), _)) => {
+                    HErrno::NoRecovery
+                }
+                Ok(Answered(Some(Answer::ServFail), _)) => HErrno::TryAgain,
+                // A failure without any answer is overlooked, and an empty buffer looks like an empty answer.
+                Err(_) if self.heard => HErrno::TryAgain,
+                _ => HErrno::NoData,
+            }));
+        }
         let Ok(Answered(first, second)) = sent else { return Ok(Err(HErrno::TryAgain)) };
         let (Some(first), Some(second)) = (first.or(second), second.or(first)) else {
             return Ok(Err(HErrno::TryAgain));
@@ -368,6 +399,7 @@ impl Stub<'_> {
                 } else {
                     buffers.0 = Some(answer);
                     self.header = answer;
+                    self.heard = true;
                 }
                 let useless =
                     matches!(answer, Answer::ServFail | Answer::NotImp | Answer::Refused | Answer::Lame);
@@ -429,6 +461,7 @@ impl Stub<'_> {
         }
         let answered = Answered(answers.first().copied(), answers.get(1).copied());
         self.header = answered.0.unwrap_or(Answer::NoData);
+        self.heard = true;
         Ok(Some(answered))
     }
 }

@@ -13,6 +13,9 @@ use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::{Dialect, Options, ResolvConf};
 use crate::version::Version;
 
+/// Courses that differ only in which server a rotation gave to which type are not followed beyond so many.
+const PATHS: usize = 64;
+
 /// The order for a name that does not exist; `.onion` is never asked for (RFC 7686).
 pub(super) fn candidates(lookup: &str, conf: &ResolvConf) -> Vec<String> {
     let as_is = name::absolute(lookup);
@@ -51,7 +54,8 @@ pub(super) fn runs(
     if !name::is_go_domain_name(&lookup.name) {
         return vec![begin.end(libc, None)];
     }
-    let as_is = name::absolute(&lookup.name);
+    // A name that ends with a dot never equals this, and then the first error is the one that stays.
+    let as_is = format!("{}.", lookup.name);
     let mut paths = vec![begin];
     let mut runs: Vec<Run> = Vec::new();
     for candidate in candidates(&lookup.name, conf) {
@@ -67,7 +71,7 @@ pub(super) fn runs(
                 path.trace.step(mark, &candidate, then, why);
                 if found {
                     push(&mut runs, path.end(libc, Some(candidate.clone())));
-                } else if !next.iter().any(|known| known.same(&path)) {
+                } else if next.len() < PATHS && !next.iter().any(|known| known.same(&path)) {
                     next.push(path);
                 }
             }
@@ -82,8 +86,8 @@ pub(super) fn runs(
 
 fn push(runs: &mut Vec<Run>, run: Run) {
     let same = |known: &Run| {
-        (known.outcome.rc, known.outcome.millis, &known.outcome.text)
-            == (run.outcome.rc, run.outcome.millis, &run.outcome.text)
+        (known.outcome.rc, known.outcome.millis, &known.outcome.text, &known.queries)
+            == (run.outcome.rc, run.outcome.millis, &run.outcome.text, &run.queries)
     };
     if !runs.iter().any(same) {
         runs.push(run);
@@ -97,6 +101,7 @@ enum Failure {
     Misbehaving,
     Lame,
     Timeout,
+    CannotMarshal,
     Unreachable(Transport),
 }
 
@@ -114,6 +119,7 @@ impl Failure {
             Self::Misbehaving => "server misbehaving".to_owned(),
             Self::Lame => "lame referral".to_owned(),
             Self::Timeout => "i/o timeout".to_owned(),
+            Self::CannotMarshal => "cannot marshal DNS message".to_owned(),
             Self::Unreachable(transport) => format!("connection refused ({transport})"),
         }
     }
@@ -130,7 +136,8 @@ struct Path<'a> {
 
 impl Path<'_> {
     fn same(&self, other: &Self) -> bool {
-        (self.trace.now, self.error, self.rotation) == (other.trace.now, other.error, other.rotation)
+        (self.trace.now, self.error, &self.trace.queries)
+            == (other.trace.now, other.error, &other.trace.queries)
     }
 
     fn end(self, libc: Libc, resolved: Option<String>) -> Run {
@@ -163,8 +170,9 @@ fn one_name<'a>(
     let mut ways = Vec::new();
     for (index, order) in orders.iter().enumerate() {
         let mut path = path.clone();
-        if orders.len() > 1 && index > 0 {
-            path.when.push(format!("AAAA of {candidate} is asked before A"));
+        if orders.len() > 1 {
+            let (one, other) = if index == 0 { ("A", "AAAA") } else { ("AAAA", "A") };
+            path.when.push(format!("{one} of {candidate} is asked before {other}"));
         }
         let begin = path.trace.now;
         let mut ends: Vec<(Millis, Result<(), Failure>)> = Vec::new();
@@ -252,6 +260,9 @@ fn exchange(
     qtype: Qtype,
     options: &Options,
 ) -> Result<Answer, Failure> {
+    if !name::fits_a_query(candidate) {
+        return Err(Failure::CannotMarshal);
+    }
     let wait = Millis::try_from(options.timeout).unwrap_or(1) * 1000;
     let transports: &[Transport] =
         if options.use_vc { &[Transport::Tcp] } else { &[Transport::Udp, Transport::Tcp] };

@@ -239,7 +239,7 @@ pub struct Predicted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// Queries in all.
+    /// Queries in all, without those that only a race would bring.
     pub queries: usize,
     /// The candidate that gave the answer, if one did.
     pub meant: Option<String>,
@@ -324,7 +324,8 @@ pub fn plan(lookup: &Lookup, conf: &ResolvConf, libc: Libc, answers: &dyn Answer
     let queries = first.map(|run| run.queries.clone()).unwrap_or_default();
     let meant = first.and_then(|run| run.resolved.clone());
     let other = |query: &&Query| meant.as_deref().is_some_and(|meant| !name::same(meant, &query.qname));
-    let cost = Cost { queries: queries.len(), for_other_names: queries.iter().filter(other).count(), meant };
+    let sent = || queries.iter().filter(|query| query.certain);
+    let cost = Cost { queries: sent().count(), for_other_names: sent().filter(other).count(), meant };
     QueryPlan {
         libc,
         name: lookup.name.clone(),
@@ -359,10 +360,16 @@ fn numeric(lookup: &Lookup, libc: Libc) -> Option<Run> {
         (true, _) => 0,
         // EAI_ADDRFAMILY.
         (false, Libc::Glibc(_)) => -9,
-        (false, _) => texts::NONAME,
+        (false, Libc::Musl(version)) if version >= texts::MUSL_NODATA => texts::NODATA,
+        (false, Libc::Musl(_)) => texts::NONAME,
+        (false, Libc::Go(_)) => texts::AGAIN,
     };
     let when = None;
-    let text = if fits { "ok, an address needs no DNS".to_owned() } else { texts::of(libc, rc) };
+    let text = match (fits, libc) {
+        (true, _) => "ok, an address needs no DNS".to_owned(),
+        (false, Libc::Go(_)) => "no suitable address found".to_owned(),
+        (false, _) => texts::of(libc, rc),
+    };
     let outcome = Outcome { rc: Some(rc), millis: Some(0), text, when };
     Some(Run { outcome, resolved: None, queries: Vec::new(), lost: Vec::new(), steps: Vec::new() })
 }

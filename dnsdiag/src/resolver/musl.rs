@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::texts::{self, AGAIN, FAIL, MUSL_NODATA, NODATA, NONAME};
-use super::trace::{LostBecause, Query, Then, Trace};
+use super::trace::{LostBecause, Then, Trace};
 use super::{Family, Libc, Lookup, Millis, Outcome, Run, name};
 use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::ResolvConf;
@@ -21,7 +21,7 @@ const CHECKED_NAMES: Version = Version::new(1, 2, 4);
 /// One failed half of a pair is a failure of the pair.
 const PAIRED: Version = Version::new(1, 2, 1);
 
-/// Courses that differ only in who is asked over TCP are not followed beyond so many; their outcomes are the same.
+/// Courses to the same name that differ only in who is asked over TCP are not followed beyond so many.
 const PATHS: usize = 64;
 
 /// The order for a name that does not exist.
@@ -94,19 +94,12 @@ pub(super) fn runs(
 
 fn push(runs: &mut Vec<Run>, run: Run) {
     let same = |known: &Run| {
-        (known.outcome.rc, known.outcome.millis, &known.resolved)
-            == (run.outcome.rc, run.outcome.millis, &run.resolved)
-            && connections(&known.queries).eq(connections(&run.queries))
+        (known.outcome.rc, known.outcome.millis, &known.resolved, &known.queries)
+            == (run.outcome.rc, run.outcome.millis, &run.resolved, &run.queries)
     };
     if !runs.iter().any(same) {
         runs.push(run);
     }
-}
-
-/// What tells runs apart that end in the same way.
-fn connections(queries: &[Query]) -> impl Iterator<Item = (IpAddr, &str, Qtype)> {
-    let tcp = queries.iter().filter(|query| query.transport == Transport::Tcp);
-    tcp.map(|query| (query.nameserver, query.qname.as_str(), query.qtype))
 }
 
 fn millis(seconds: i64) -> Millis {
@@ -122,8 +115,7 @@ struct Path<'a> {
 
 impl Path<'_> {
     fn same(&self, other: &Self) -> bool {
-        self.trace.now == other.trace.now
-            && connections(&self.trace.queries).eq(connections(&other.trace.queries))
+        (self.trace.now, &self.trace.queries) == (other.trace.now, &other.trace.queries)
     }
 
     fn end(self, libc: Libc, rc: Option<i32>, resolved: Option<String>) -> Run {
@@ -212,9 +204,15 @@ impl Stub {
     /// When what is unanswered is sent, counted from the begin of the candidate.
     fn moments(&self) -> impl Iterator<Item = Millis> {
         let (timeout, interval) = (self.timeout, self.timeout / self.attempts);
-        // Each wait ends a little late, so that one which would end just before the timeout is not begun.
         let rounds = if interval == 0 { 0 } else { self.attempts };
         (0..rounds).map(move |round| round * interval).take_while(move |at| *at < timeout)
+    }
+
+    /// Where the division leaves a rest, once more so many milliseconds before the end, if every wait was exact.
+    fn late_moment(&self) -> Option<Millis> {
+        let interval = self.timeout / self.attempts;
+        let at = interval * self.attempts;
+        (interval > 0 && at < self.timeout).then_some(at)
     }
 
     /// One round of sending, and whatever can follow it.
@@ -228,21 +226,24 @@ impl Stub {
         ends: &mut Vec<(Path<'a>, Accepted)>,
     ) {
         let Some(at) = self.moments().nth(round) else {
+            if let Some(at) = self.late_moment() {
+                path.trace.now = begin + at;
+                for (_, qtype) in self.types.iter().enumerate().filter(|(slot, _)| open(accepted, *slot)) {
+                    for server in path.trace.servers() {
+                        path.trace.ask_perhaps(*server, Transport::Udp, candidate, *qtype, false);
+                    }
+                }
+            }
             path.trace.now = begin + self.timeout;
             ends.push((path, accepted));
             return;
         };
         path.trace.now = begin + at;
-        let open: Vec<(usize, Qtype)> = self
-            .types
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|(slot, _)| accepted.get(*slot).is_some_and(Option::is_none))
-            .collect();
-        let coming = ask_all(&mut path.trace, &open, candidate, self.types.len());
+        let asked: Vec<(usize, Qtype)> =
+            self.types.iter().copied().enumerate().filter(|(slot, _)| open(accepted, *slot)).collect();
+        let coming = ask_all(&mut path.trace, &asked, candidate, self.types.len());
         let mut branches = vec![(path, accepted, Vec::<(IpAddr, usize)>::new())];
-        for (slot, qtype) in open {
+        for (slot, qtype) in asked {
             let mut choices: Vec<(IpAddr, Answer)> = Vec::new();
             for (server, _, answer) in coming.iter().filter(|(_, of, _)| *of == slot) {
                 // Only a truncated answer makes a difference by its server: that one is asked again.
@@ -320,6 +321,7 @@ impl Stub {
         }
         if let Some(failed_at) = gave_up {
             // The connection fails at once; what another server was about to say may come too late.
+            let mut raced = Vec::new();
             for (server, slot) in by {
                 let mut without = accepted;
                 if let Some(place) = without.get_mut(*slot)
@@ -329,8 +331,10 @@ impl Stub {
                     let mut path = path.clone();
                     path.when.push(format!("{failed_at} resets the connection before {server} has answered"));
                     ends.push((path, without));
+                    raced.push(format!("{server} has answered before {failed_at} resets the connection"));
                 }
             }
+            path.when.append(&mut raced);
             ends.push((path, accepted));
             return;
         }
@@ -370,6 +374,11 @@ impl Stub {
     }
 }
 
+/// Whether a type of the lookup has no answer yet.
+fn open(accepted: Accepted, slot: usize) -> bool {
+    accepted.get(slot).is_some_and(Option::is_none)
+}
+
 /// Sends what is open to every server, asks again after SERVFAIL as often as a round allows, and tells the answers
 /// that would be accepted, by server and slot.
 fn ask_all(
@@ -388,15 +397,14 @@ fn ask_all(
     }
     let mut acceptable = Vec::new();
     let mut again = 2 * types;
-    let mut taken: Vec<usize> = Vec::new();
     while let Some((server, slot, qtype, answer)) = coming.pop_front() {
         match answer {
             Answer::Addresses | Answer::NoData | Answer::NxDomain | Answer::Lame | Answer::Truncated => {
                 acceptable.push((server, slot, answer));
-                taken.push(slot);
             }
-            Answer::ServFail if !taken.contains(&slot) && again > 0 => {
+            Answer::ServFail if again > 0 => {
                 again -= 1;
+                // Another server's answer may come first, and then this is not sent.
                 let certain = servers.len() == 1;
                 let answer = trace.ask_perhaps(server, Transport::Udp, candidate, qtype, certain);
                 coming.push_back((server, slot, qtype, answer));

@@ -1,18 +1,18 @@
 //! Plans against what the real libraries did.
 
-use netlab_dnsdiag::resolver::Libc;
+use std::collections::BTreeMap;
 
-use crate::vector::{Vector, agrees};
+use netlab_dnsdiag::resolver::{Libc, Outcome, Then};
+use netlab_dnsdiag::script::Script;
 
-fn vectors(text: &str) -> Vec<Vector> {
-    serde_json::from_str(text).expect("vectors")
-}
+use crate::scenario::Scenarios;
+use crate::vector::{Vector, agrees, vectors};
 
 #[test]
 fn every_measured_lookup_is_planned() {
     let mut wrong = Vec::new();
     let mut compared = 0;
-    for vector in vectors(include_str!("../data/vectors.json")) {
+    for vector in vectors() {
         for (libc, observed) in &vector.observed {
             let libc: Libc = libc.parse().expect("a libc");
             compared += 1;
@@ -23,4 +23,172 @@ fn every_measured_lookup_is_planned() {
     }
     assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(compared, 93);
+}
+
+/// What every plan keeps, whatever the file, the servers and the library.
+fn holds(vector: &Vector, libc: Libc) {
+    let plan = vector.plan(libc);
+    let again = vector.plan(libc);
+    let told = || format!("{} {libc} {:?} {}", vector.name, vector.resolv_conf, vector.server);
+    assert_eq!(plan, again, "{}: the same input gives the same plan", told());
+    assert!(!plan.runs.is_empty() && !plan.predicted.outcomes.is_empty(), "{}", told());
+    let script = vector.script();
+    for run in &plan.runs {
+        let mut before = 0;
+        for (index, query) in run.queries.iter().enumerate() {
+            assert_eq!(query.n, index + 1, "{}: numbered in order", told());
+            assert!(query.at >= before, "{}: time does not go back", told());
+            assert!(
+                run.outcome.millis.is_none_or(|end| query.at <= end),
+                "{}: nothing after the end",
+                told()
+            );
+            assert!(script.listens(query.nameserver, query.transport), "{}: somebody listens", told());
+            before = query.at;
+        }
+        let same = |outcome: &&Outcome| (outcome.rc, outcome.millis) == (run.outcome.rc, run.outcome.millis);
+        assert_eq!(plan.predicted.outcomes.iter().filter(same).count(), 1, "{}: each outcome once", told());
+        let asked = !plan.candidates.is_empty();
+        assert_eq!(run.outcome.rc == Some(0) && asked, run.resolved.is_some(), "{}", told());
+        let found = run.steps.last().map(|step| step.then == Then::Found);
+        assert!(run.resolved.is_none() || found == Some(true), "{}: the last step found it", told());
+    }
+    assert!(
+        plan.predicted.outcomes.len() == 1 || plan.predicted.outcomes.iter().all(|one| one.when.is_some())
+    );
+}
+
+#[test]
+fn plans_of_random_lookups_hold_together() {
+    let seeds: Vec<u64> = match std::env::var("NETLAB_SEED").ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => vec![1, 2, 3],
+    };
+    let count = std::env::var("NETLAB_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
+    let libcs =
+        ["glibc:2.25", "glibc:2.36", "glibc:2.41", "musl:1.1.24", "musl:1.2.3", "musl:1.2.4", "go:1.26"];
+    for seed in seeds {
+        for vector in Scenarios::new(seed).take(count) {
+            for libc in libcs {
+                holds(&vector, libc.parse().expect("a libc"));
+            }
+        }
+    }
+}
+
+/// Any bytes as `resolv.conf` and any text as the name.
+#[test]
+fn plans_of_anything_hold_together() {
+    let seed = std::env::var("NETLAB_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(9);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pieces = [
+        "search ",
+        "nameserver 127.0.0.1\n",
+        "options ",
+        "ndots:",
+        "timeout:",
+        "attempts:",
+        ".",
+        "\n",
+        " ",
+        "9",
+        "-1",
+        "rotate",
+        "a",
+        "é",
+        "\0",
+        "x.l",
+    ];
+    let text = |random: &mut fastrand::Rng, length: usize| -> String {
+        (0..random.usize(0..length)).map(|_| pieces[random.usize(0..pieces.len())]).collect()
+    };
+    for (round, mut vector) in Scenarios::new(seed).take(1500).enumerate() {
+        vector.resolv_conf = text(&mut random, 24);
+        if round % 2 == 0 {
+            vector.query = text(&mut random, 8);
+        }
+        for libc in Libc::all() {
+            holds(&vector, libc);
+        }
+    }
+}
+
+/// What only other releases do, told from their sources.
+#[test]
+fn releases_differ() {
+    let vector = |conf: &str, server: serde_json::Value, query: &str, family: &str| Vector {
+        name: "release".to_owned(),
+        resolv_conf: conf.to_owned(),
+        server,
+        query: query.to_owned(),
+        family: family.to_owned(),
+        observed: BTreeMap::new(),
+    };
+    let rc = |vector: &Vector, libc: &str| {
+        let outcomes = vector.plan(libc.parse().expect("a libc")).predicted.outcomes;
+        assert_eq!(outcomes.len(), 1, "{libc}");
+        (outcomes[0].rc, outcomes[0].millis)
+    };
+    let one = "search s.l\nnameserver 10.0.0.1\noptions ndots:5";
+    let aaaa_servfail =
+        serde_json::json!({"10.0.0.1": [["foo.s.l.", "AAAA", "servfail"], ["foo.s.l.", "A", "ok"]]});
+    // strict-error, 2.41: half an answer is none; the name as it is then does not exist.
+    let strict = vector(&format!("{one} strict-error\n"), aaaa_servfail.clone(), "foo", "unspec");
+    assert_eq!(rc(&strict, "glibc:2.40"), (Some(0), Some(0)));
+    assert_eq!(rc(&strict, "glibc:2.41"), (Some(-2), Some(0)));
+    // single-request waited for an answer to a query that was not sent.
+    let servfail = serde_json::json!({"10.0.0.1": [["foo.s.l.", "*", "servfail"]]});
+    let single = vector(&format!("{one} single-request attempts:1\n"), servfail, "foo", "unspec");
+    assert_eq!(rc(&single, "glibc:2.33"), (Some(-3), Some(5000)));
+    assert_eq!(rc(&single, "glibc:2.36"), (Some(-3), Some(0)));
+    // Before musl 1.2.1 one half was enough.
+    let halves = vector(&format!("{one}\n"), aaaa_servfail, "foo", "unspec");
+    assert_eq!(rc(&halves, "musl:1.1.24"), (Some(0), Some(5000)));
+    assert_eq!(rc(&halves, "musl:1.2.2"), (Some(-3), Some(5000)));
+    // Names that are no host names were asked for before glibc 2.29.
+    let star =
+        vector(&format!("{one}\n"), serde_json::json!({"10.0.0.1": [["*", "*", "ok"]]}), "*.foo", "unspec");
+    assert_eq!(rc(&star, "glibc:2.28"), (Some(0), Some(0)));
+    assert_eq!(rc(&star, "glibc:2.29"), (Some(-2), Some(0)));
+}
+
+#[test]
+fn what_no_timeout_ends_is_said() {
+    let text = r#"[{"name": "hang", "resolvConf": "nameserver 10.0.0.1\noptions use-vc\n", "query": "foo.", "family": "unspec",
+        "server": {"10.0.0.1": [["*", "*", "drop"]]}},
+        {"name": "crash", "resolvConf": "nameserver 10.0.0.1\noptions attempts:0\n", "query": "foo.", "family": "unspec",
+        "server": {"10.0.0.1": [["*", "*", "ok"]]}}]"#;
+    let vectors: Vec<Vector> = serde_json::from_str(text).expect("vectors");
+    let [hang, crash] = vectors.as_slice() else { panic!("two") };
+    let outcome = |vector: &Vector, libc: &str| {
+        let outcome = vector.plan(libc.parse().expect("a libc")).predicted.outcomes.remove(0);
+        (outcome.rc, outcome.millis)
+    };
+    assert_eq!(outcome(hang, "glibc"), (None, None));
+    assert_eq!(outcome(hang, "go"), (Some(-3), Some(10_000)));
+    assert_eq!(outcome(crash, "musl").0, None, "it divides by 0");
+    assert_eq!(outcome(crash, "glibc"), (Some(-3), Some(0)), "no try at all");
+}
+
+#[test]
+fn scripts_that_cannot_be_meant_are_told() {
+    for (text, line, field, word) in [
+        ("[]", 1, "", "an object"),
+        ("{", 1, "", "EOF"),
+        ("{\n\"10.0.0.1\": 3}", 2, r#"["10.0.0.1"]"#, "a list"),
+        ("{\"10.0.0.1\": [[\"a\", \"*\"]]}", 1, r#"["10.0.0.1"][0][2]"#, "three words"),
+        ("{\"10.0.0.1\": [[\"a\", \"*\", \"ok\", 1]]}", 1, r#"["10.0.0.1"][0]"#, "three words"),
+        ("{\"10.0.0.1\": [\n[\"a\", \"MX\", \"ok\"]]}", 2, r#"["10.0.0.1"][0][1]"#, "`MX`"),
+        ("{\"10.0.0.1\": [[\"a\", \"*\", \"okay\"]]}", 1, r#"["10.0.0.1"][0][2]"#, "`okay`"),
+        ("{\"_noudp\": [\"x\"]}", 1, r#"["_noudp"][0]"#, "`x`"),
+        ("{\"dns\": []}", 1, "", "`dns`"),
+        ("{\"10.0.0.1\": [], \"10.0.0.1\": []}", 1, r#"["10.0.0.1"]"#, "twice"),
+    ] {
+        let error = text.parse::<Script>().expect_err(text);
+        assert_eq!((error.line, error.field.as_str()), (line, field), "{text}: {error}");
+        assert!(error.what.contains(word), "{text}: {error}");
+    }
+    let around = r#"{"name": "x", "server": {"10.0.0.1": [["A", "a", "ok"]]}}"#;
+    let script: Script = around.parse().expect("a script within an object");
+    assert_eq!(script.servers.len(), 1);
 }

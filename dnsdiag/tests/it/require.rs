@@ -6,7 +6,7 @@ pub(crate) fn netns() -> bool {
     met("netns", netlab_node::Netns::create().map(|_| ()))
 }
 
-fn met<E: std::fmt::Display>(need: &str, outcome: Result<(), E>) -> bool {
+pub(crate) fn met<E: std::fmt::Display>(need: &str, outcome: Result<(), E>) -> bool {
     let Err(error) = outcome else { return true };
     let required = std::env::var("NETLAB_TEST_REQUIRE").unwrap_or_default();
     assert!(
