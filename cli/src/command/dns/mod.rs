@@ -1,7 +1,7 @@
 //! `netlab dns …`: one file per verb.
 
-mod live;
 pub(crate) mod checks;
 pub(crate) mod diagnose;
+mod live;
 pub(crate) mod plan;
 pub(crate) mod query;
