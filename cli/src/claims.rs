@@ -10,7 +10,6 @@ use netlab_core::model::source::Position;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::claims::Claim;
 use netlab_core::policy::evaluate::{Evaluation, Outcome, Side, evaluate_on};
-use netlab_core::policy::query::policed_pod;
 use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Rulesets, Scope};
 use netlab_enforcer::prove::error::ProveError;
@@ -88,8 +87,7 @@ pub(crate) fn question(
 
 /// The pods whose tables the questions need.
 pub(crate) fn scope<'q>(questions: impl Iterator<Item = &'q Question>, cluster: &Cluster) -> Scope {
-    let ends = questions.flat_map(|question| question.query.from.iter().chain(&question.query.to));
-    let pods: BTreeSet<ObjectKey> = ends.filter_map(|end| policed_pod(cluster, end)).collect();
+    let pods: BTreeSet<ObjectKey> = questions.flat_map(|question| question.pods(cluster)).collect();
     Scope::Pods(pods)
 }
 

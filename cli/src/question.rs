@@ -13,7 +13,7 @@ use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
 use netlab_core::model::service::ServicePort;
 use netlab_core::policy::backends::{Backend, backends, service_port};
-use netlab_core::policy::query::{End, Query, Service, policed_pod};
+use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ pub(crate) struct Question {
 /// A Service as the destination.
 #[derive(Debug)]
 pub(crate) struct NamedService {
+    /// Clients know its pods' own addresses: no proxy is between them.
+    pub(crate) headless: bool,
     /// What to say about it.
     pub(crate) notes: Vec<String>,
 }
@@ -91,8 +93,13 @@ impl Question {
             };
             let mut notes = about_service(&key, port, &behind);
             notes.splice(0..0, ends::about_address(&args.to, &key));
-            let query = Query { from, to, service: Service::Backends(behind) };
-            return Ok(Self { query, asked, service: Some(NamedService { notes }) });
+            let found = cluster.services.get(&key);
+            let headless = found.is_some_and(|found| found.headless);
+            let addresses = found.map(|found| found.cluster_ips.clone());
+            let service =
+                Service::Backends { all: behind, addresses: addresses.unwrap_or_default(), port: port.port };
+            let query = Query { from, to, service };
+            return Ok(Self { query, asked, service: Some(NamedService { headless, notes }) });
         }
         let service = service(args, cluster, &to)?;
         let (protocol, port) = match &service {
@@ -101,7 +108,7 @@ impl Question {
             Service::Icmp => ("ICMP".to_owned(), None),
             Service::Other(number) => (number.to_string(), None),
             // Only a named Service has backends, and that was answered above.
-            Service::Backends(_) => ("TCP".to_owned(), None),
+            Service::Backends { .. } => ("TCP".to_owned(), None),
         };
         let asked = Asked { from: from_text, to: to_text, protocol, port };
         Ok(Self { query: Query { from, to, service }, asked, service: None })
@@ -109,9 +116,17 @@ impl Question {
 
     /// Compiles what the question is about.
     pub(crate) fn compile(&self, loaded: &Loaded) -> Result<Compiled, Failure> {
-        let ends = self.query.from.iter().chain(&self.query.to);
-        let pods: BTreeSet<_> = ends.filter_map(|end| policed_pod(&loaded.cluster, end)).collect();
-        compile(loaded, &Scope::Pods(pods))
+        compile(loaded, &Scope::Pods(self.pods(&loaded.cluster)))
+    }
+}
+
+impl Question {
+    /// The pods whose tables it needs: those that it names, and those behind an address of a Service.
+    pub(crate) fn pods(&self, cluster: &Cluster) -> BTreeSet<ObjectKey> {
+        let (pairs, _) = pairs(cluster, &self.query);
+        let named = self.query.from.iter().chain(&self.query.to);
+        let behind = pairs.iter().map(|pair| &pair.to);
+        named.chain(behind).filter_map(|end| policed_pod(cluster, end)).collect()
     }
 }
 

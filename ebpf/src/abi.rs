@@ -7,7 +7,11 @@
 //! network order.
 
 /// Version of every layout in this file.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
+
+/// The bit of a packet's mark that stands for a deferred verdict, unless the loader sets another: none that kube-proxy
+/// (0x4000, 0x8000), Calico (0xffff0000), Cilium (0x0f00) or the AWS CNI (0x80) uses.
+pub const DEFER_MARK: u32 = 0x2000;
 
 /// An address of either family in network order; IPv4 is stored as `::ffff:a.b.c.d`.
 pub type Address = [u8; 16];
@@ -262,6 +266,82 @@ impl PolicyValue {
     pub const DENY: u8 = 2;
 }
 
+/// Key of `SERVICES`: an address and port that this node's proxy translates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(C)]
+pub struct ServiceKey {
+    /// The address.
+    pub address: Address,
+    /// The port, host order.
+    pub port: u16,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Always zero.
+    pub zero: u8,
+}
+
+impl ServiceKey {
+    /// 32 bits of the key, for the value to repeat.
+    #[inline(always)]
+    #[must_use]
+    pub const fn echo(&self) -> u32 {
+        echo_address(&self.address) ^ ((self.port as u32) << 8) ^ self.protocol as u32
+    }
+}
+
+/// Where a Service's packets may come out: endpoints that no ruleset tells apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub struct ServiceTarget {
+    /// The endpoints' peer class.
+    pub peer_class: u32,
+    /// The port on which they are reached, host order.
+    pub port: u16,
+    /// Always zero.
+    pub zero: u16,
+}
+
+/// All the places where a Service's packets may come out, for pods of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ServiceTargets {
+    /// The first [`ServiceTargets::count`] count, the rest is zero. In order.
+    pub list: [ServiceTarget; ServiceTargets::MOST],
+    /// How many; 0: nothing translates this, it is an ordinary address; [`ServiceTargets::TOO_MANY`]: more than the list
+    /// holds, which then is empty.
+    pub count: u8,
+    /// See [`ServiceTargets::DEFERRABLE`].
+    pub flags: u8,
+    /// Always zero.
+    pub zero: u16,
+}
+
+impl ServiceTargets {
+    /// How many can be listed.
+    pub const MOST: usize = 4;
+    /// There are more.
+    pub const TOO_MANY: u8 = 0xff;
+    /// Each endpoint lies behind a hook at which a packet can be judged once its endpoint is known.
+    pub const DEFERRABLE: u8 = 1;
+}
+
+/// Value of `SERVICES`.
+///
+/// While a change is under way it holds what was and what is to be, and each pod goes by that of its own generation: so
+/// no pod judges by the endpoints of one change and the rules of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ServiceValue {
+    /// For pods whose word has generation [`ServiceValue::since`] or a later one.
+    pub targets: ServiceTargets,
+    /// For pods of earlier generations.
+    pub former: ServiceTargets,
+    /// The generation from which on `targets` count; 0 when they count for all.
+    pub since: u32,
+    /// [`ServiceKey::echo`] of the key.
+    pub echo: u32,
+}
+
 /// Key of `CONNTRACK4`: a flow of one pod, seen from the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
@@ -370,10 +450,15 @@ pub struct FragmentKey {
     pub destination: Address,
     /// IP protocol of the datagram.
     pub protocol: u8,
-    /// A [`Direction`] as u8.
+    /// A [`Direction`] as u8, or [`FragmentKey::DEFERRED`].
     pub direction: u8,
     /// Always zero.
     pub zero: u16,
+}
+
+impl FragmentKey {
+    /// In place of a direction: the datagram was judged for the pod that sent it, where its endpoint was known.
+    pub const DEFERRED: u8 = 3;
 }
 
 /// Value of `FRAGMENTS`: what the first fragment was allowed by.
@@ -399,7 +484,7 @@ pub struct Event {
     pub word: Word,
     /// The pod.
     pub pod: u32,
-    /// The interface of the hook.
+    /// The interface of the pod; of the sender's, where a deferred verdict fell.
     pub ifindex: u32,
     /// The deciding entry.
     pub entry: u32,
@@ -557,6 +642,10 @@ const _: () = {
     assert!(size_of::<RulesetPorts>() == 4 + 4);
     assert!(size_of::<PolicyKey>() == 4 + 1 + 1 + 2 + 4);
     assert!(size_of::<PolicyValue>() == 1 + 1 + 2 + 4 + 4);
+    assert!(size_of::<ServiceKey>() == 16 + 2 + 1 + 1);
+    assert!(size_of::<ServiceTarget>() == 4 + 2 + 2);
+    assert!(size_of::<ServiceTargets>() == 4 * 8 + 1 + 1 + 2);
+    assert!(size_of::<ServiceValue>() == 2 * 36 + 4 + 4);
     assert!(size_of::<Flow4Key>() == 4 + 4 + 4 + 2 + 2 + 1 + 3);
     assert!(size_of::<FlowKey>() == 4 + 16 + 16 + 2 + 2 + 1 + 3);
     assert!(size_of::<Flow>() == 8 + 4 + 4 + 4 + 1 + 1 + 2);

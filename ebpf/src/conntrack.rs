@@ -15,6 +15,8 @@ pub const FIN_REMOTE: u8 = 4;
 pub const RESET: u8 = 8;
 /// Opened by the pod's own node: allowed whatever the policy, and not judged again.
 pub const NODE: u8 = 16;
+/// The pod opened it to itself through a Service: its peer is the pod, whatever address the node gave it.
+pub const HAIRPIN: u8 = 32;
 
 /// TCP flag bits, as in the 14th byte of the header.
 pub const TCP_FIN: u8 = 1;

@@ -7,17 +7,19 @@
 
 use crate::abi::{
     Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey,
-    PolicyValue, RulesetPorts, Word, words,
+    PolicyValue, RulesetPorts, ServiceKey, ServiceTargets, ServiceValue, Word, words,
 };
 use crate::conntrack::{
-    self, FIN_LOCAL, FIN_REMOTE, NODE, REPLIED, RESET, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
+    self, FIN_LOCAL, FIN_REMOTE, HAIRPIN, NODE, REPLIED, RESET, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
 use crate::packet::{self, Bytes, Frame, ICMP, ICMPV6, Packet, Part, SCTP, TCP, UDP};
 use crate::reason::Reason;
 
+mod deferred;
 mod exempt;
 mod row;
 
+pub use deferred::{decide_deferred, judge_deferred};
 use row::{lookup, row};
 
 /// The maps, as the kernel or the host holds them.
@@ -36,6 +38,8 @@ pub trait Tables {
     fn port_class(&self, page: u32, low: u8) -> Option<u8>;
     /// `POLICY`.
     fn policy(&self, key: &PolicyKey) -> Option<PolicyValue>;
+    /// `SERVICES`: the value is written to `into`. False when there is none.
+    fn service(&self, key: &ServiceKey, into: &mut ServiceValue) -> bool;
     /// `CONNTRACK4` or `CONNTRACK6`.
     fn flow(&self, key: &FlowKey) -> Option<Flow>;
     /// Inserts or replaces a flow.
@@ -114,6 +118,13 @@ impl Judgement {
             built_in => built_in.entry(),
         }
     }
+
+    /// See [`Decision::deferred`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn deferred(&self) -> bool {
+        self.allow && self.entry == Reason::Deferred.entry()
+    }
 }
 
 /// A [`Judgement`] without what the caller knows anyhow: small enough to stay in registers.
@@ -151,6 +162,14 @@ impl Decision {
             Reason::Row => self.entry,
             built_in => built_in.entry(),
         }
+    }
+
+    /// True for a packet that passes but is to be judged once more, where its endpoint is known; also for each later
+    /// packet of such a flow.
+    #[inline(always)]
+    #[must_use]
+    pub const fn deferred(&self) -> bool {
+        self.allow && self.entry == Reason::Deferred.entry()
     }
 }
 
@@ -194,6 +213,11 @@ pub struct Scratch {
     step: Step,
     key: FlowKey,
     flow: Flow,
+    service: ServiceValue,
+    /// Not all endpoints of the Service are judged alike.
+    differ: bool,
+    /// The pod comes back to itself through a Service, with another source address than its own.
+    hairpin: bool,
 }
 
 impl Scratch {
@@ -221,6 +245,9 @@ impl Scratch {
             zero: [0; 3],
         },
         flow: Flow { word: Word(0), entry: 0, seen: 0, echo: 0, opener: 0, state: 0, zero: 0 },
+        service: ServiceValue { targets: NO_TARGETS, former: NO_TARGETS, since: 0, echo: 0 },
+        differ: false,
+        hairpin: false,
     };
 
     #[inline(always)]
@@ -235,6 +262,13 @@ impl Scratch {
         self.step = Step::Decided;
     }
 }
+
+const NO_TARGETS: ServiceTargets = ServiceTargets {
+    list: [crate::abi::ServiceTarget { peer_class: 0, port: 0, zero: 0 }; ServiceTargets::MOST],
+    count: 0,
+    flags: 0,
+    zero: 0,
+};
 
 /// One packet's way through the tables.
 struct Walk<'a, T> {
@@ -447,13 +481,17 @@ impl<T: Tables> Walk<'_, T> {
             && !conntrack::expired(&flow, scratch.key.protocol, self.tables.now())
         {
             scratch.flow = flow;
+            scratch.hairpin = flow.state & HAIRPIN != 0;
             scratch.step = Step::Known;
         } else if self.is_from_node(scratch) {
+            scratch.hairpin = false;
             if tracking != Tracking::Never {
                 self.remember(scratch, Reason::Node.entry(), NODE, self.direction);
             }
             scratch.fixed(Reason::Node);
         } else {
+            let hook = &scratch.hook;
+            scratch.hairpin = self.direction == Direction::Ingress && hook.ingress_ifindex == hook.ifindex;
             scratch.step = Step::New;
         }
     }
@@ -549,7 +587,7 @@ impl<T: Tables> Walk<'_, T> {
             seen: self.tables.now(),
             echo: key.echo(),
             opener: opener as u8,
-            state,
+            state: if scratch.hairpin { state | HAIRPIN } else { state },
             zero: 0,
         };
         insert_flow(self.tables, key, &flow);

@@ -35,6 +35,9 @@ pub enum Reason {
     MulticastControl = 9,
     /// A later fragment of a datagram whose first fragment was allowed.
     Fragment = 10,
+    /// The endpoints behind a Service are judged differently: the packet goes on, and is judged for this pod once it is
+    /// known which of them it goes to.
+    Deferred = 11,
     /// The tables have no row for this packet: an internal error, counted and alarmed.
     NoEntry = 16,
     /// The pod is claimed but has no ruleset yet.
@@ -53,11 +56,16 @@ pub enum Reason {
     FragmentUnknown = 23,
     /// An ICMP error about no flow that we track.
     Unrelated = 24,
+    /// The endpoints behind a Service are judged differently, and some lies where nothing can tell to which one a packet
+    /// went.
+    ServiceMixed = 25,
+    /// A packet whose verdict was deferred, of a pod that is not known.
+    DeferredUnknown = 26,
 }
 
 impl Reason {
     /// Every built-in reason, in order of id.
-    pub const FIXED: [Self; 19] = [
+    pub const FIXED: [Self; 22] = [
         Self::NotIsolatedIngress,
         Self::NotIsolatedEgress,
         Self::Flow,
@@ -68,6 +76,7 @@ impl Reason {
         Self::Neighbour,
         Self::MulticastControl,
         Self::Fragment,
+        Self::Deferred,
         Self::NoEntry,
         Self::NotReady,
         Self::Spoof,
@@ -77,6 +86,8 @@ impl Reason {
         Self::Router,
         Self::FragmentUnknown,
         Self::Unrelated,
+        Self::ServiceMixed,
+        Self::DeferredUnknown,
     ];
 
     /// The entry id of a built-in reason.
@@ -128,6 +139,9 @@ impl Reason {
             Self::Router => "a router advertisement or redirect from a pod",
             Self::FragmentUnknown => "a later fragment without an allowed first one",
             Self::Unrelated => "an ICMP error about no tracked flow",
+            Self::Deferred => "a Service with endpoints of both kinds: judged again at the endpoint",
+            Self::ServiceMixed => "a Service with endpoints of both kinds, which cannot be told apart",
+            Self::DeferredUnknown => "deferred for a pod that is not known",
         }
     }
 }

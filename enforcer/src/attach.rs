@@ -14,6 +14,7 @@ use netlab_ebpf::abi::Direction;
 
 use crate::bpf;
 use crate::instance::Datapath;
+use crate::object::PROGRAMS;
 use crate::pins::{Links, PinError, Pins};
 use crate::update::step::{Step, Steps};
 
@@ -74,6 +75,12 @@ impl Link {
     /// A link that was pinned before; `runs` is the program of another set that it runs.
     pub(crate) fn pinned(fd: OwnedFd, pin: PathBuf, runs: Option<OwnedFd>) -> Self {
         Self { fd, pin: Some(pin), origin: runs.map_or(Origin::Ours, Origin::Inherited) }
+    }
+
+    /// True for one that runs `to_wire`.
+    pub(crate) fn is_wire(&self) -> bool {
+        let name = self.pin.as_ref().and_then(|pin| pin.file_name());
+        name.is_some_and(|name| name.to_string_lossy().ends_with(PROGRAMS[2]))
     }
 
     /// Puts a program in the place of the one that runs now.
@@ -144,9 +151,9 @@ impl Attached {
         if ifindex >= limit {
             return Err(AttachError::Number { interface: interface.to_owned(), ifindex, limit });
         }
-        let egress = attach(interface, ifindex, Direction::Egress, datapath, hold.as_deref_mut())?;
+        let egress = attach(interface, ifindex, Role::FromPod, datapath, hold.as_deref_mut())?;
         steps.done(Step::Attached);
-        let links = match attach(interface, ifindex, Direction::Ingress, datapath, hold.as_deref_mut()) {
+        let links = match attach(interface, ifindex, Role::ToPod, datapath, hold.as_deref_mut()) {
             Ok(ingress) => [egress, ingress],
             Err(error) => {
                 if let Some(hold) = hold {
@@ -231,16 +238,82 @@ impl Attached {
     }
 }
 
+/// A device by which packets leave the node, with our program on its hook. Dropping it lets go, unless it is pinned.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    interface: String,
+    ifindex: u32,
+    program: u32,
+    link: Link,
+}
+
+impl Wire {
+    /// Puts `to_wire` on the device, by a link that is spare if there is one.
+    pub(crate) fn claim(
+        interface: &str,
+        datapath: &Datapath,
+        mut hold: Option<&mut Hold<'_>>,
+    ) -> Result<Self, AttachError> {
+        let ifindex = nix::net::if_::if_nametoindex(interface)
+            .map_err(|source| AttachError::NoInterface { interface: interface.to_owned(), source })?;
+        let mut link = attach(interface, ifindex, Role::ToWire, datapath, hold.as_deref_mut())?;
+        if let Some(hold) = hold.filter(|_| link.is_inherited()) {
+            let ours = hold.pins.wire_path(ifindex);
+            if link.pin.as_ref().is_some_and(|pin| std::fs::rename(pin, &ours).is_ok()) {
+                link.pin = Some(ours);
+            }
+        }
+        link.origin = Origin::Ours;
+        Ok(Self { interface: interface.to_owned(), ifindex, program: datapath.to_wire().id(), link })
+    }
+
+    /// The device's name when it was claimed.
+    pub(crate) fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// True while our program is on the hook.
+    pub(crate) fn is_there(&self) -> bool {
+        bpf::query(self.ifindex, TCX_EGRESS).is_ok_and(|ids| ids.contains(&self.program))
+    }
+
+    /// Lets go.
+    pub(crate) fn release(self) {
+        self.link.release();
+    }
+}
+
+/// Which of our programs a hook gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    FromPod,
+    ToPod,
+    ToWire,
+}
+
+impl Role {
+    const fn direction(self) -> Direction {
+        match self {
+            Self::FromPod => Direction::Egress,
+            Self::ToPod | Self::ToWire => Direction::Ingress,
+        }
+    }
+}
+
 /// Our program on one hook: a spare link, or a new one.
 fn attach(
     interface: &str,
     ifindex: u32,
-    direction: Direction,
+    role: Role,
     datapath: &Datapath,
     hold: Option<&mut Hold<'_>>,
 ) -> Result<Link, AttachError> {
+    let direction = role.direction();
     let refused = |source| AttachError::Refused { interface: interface.to_owned(), direction, source };
-    let program = datapath.program(direction).fd();
+    let program = match role {
+        Role::ToWire => datapath.to_wire().fd(),
+        Role::FromPod | Role::ToPod => datapath.program(direction).fd(),
+    };
     let Some(hold) = hold else {
         let fd = bpf::attach_first(program, ifindex, hook(direction)).map_err(refused)?;
         return Ok(Link { fd, pin: None, origin: Origin::New });
@@ -257,7 +330,10 @@ fn attach(
         }
     }
     let fd = bpf::attach_first(program, ifindex, hook(direction)).map_err(refused)?;
-    let path = hold.pins.link_path(ifindex, direction);
+    let path = match role {
+        Role::ToWire => hold.pins.wire_path(ifindex),
+        Role::FromPod | Role::ToPod => hold.pins.link_path(ifindex, direction),
+    };
     bpf::pin(fd.as_fd(), &path).map_err(|source| AttachError::Pin {
         interface: interface.to_owned(),
         source: Box::new(PinError::Io { action: "pin", path: path.clone(), source }),

@@ -131,6 +131,9 @@ impl Audit {
         }
         self.hash(&maps.peers, &peers, describe_address)?;
         self.hash(&maps.cidrs, &cidrs, |key| format!("{}/{}", describe_address(&key.address), length(key)))?;
+        self.hash(&maps.services, &tables.services, |key| {
+            format!("{} port {} protocol {}", describe_address(&key.address), key.port, key.protocol)
+        })?;
         self.array(&maps.rulesets, &tables.rulesets, |slot| format!("ruleset {slot}"))?;
         self.array(&maps.port_pages, &tables.port_pages, |index| {
             format!("page {} of port table {}", index % 768, index / 768)

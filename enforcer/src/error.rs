@@ -37,6 +37,12 @@ pub enum EnforceError {
         /// Why.
         source: AttachError,
     },
+    /// A device by which packets leave the node could not be claimed.
+    #[error("device by which packets leave the node: {source}")]
+    Wire {
+        /// Why.
+        source: AttachError,
+    },
     /// A pod's interface is not there.
     #[error("pod {pod}: there is no interface {interface} in this network namespace")]
     NoInterface {
@@ -102,7 +108,9 @@ impl EnforceError {
             Self::NoInterface { .. } => {
                 "the pod may be starting or gone: apply again with its present interface"
             }
-            Self::Claim { .. } => "`netlab check` tells whether this kernel has tcx (Linux 6.6)",
+            Self::Claim { .. } | Self::Wire { .. } => {
+                "`netlab check` tells whether this kernel has tcx (Linux 6.6)"
+            }
             Self::Room { .. } | Self::Number { .. } | Self::Map(MapError::Full { .. }) => {
                 "load anew with larger maps (in a lab: detach, then attach sizes them for the set), or with fewer \
                  policies"
@@ -114,7 +122,13 @@ impl EnforceError {
     }
 
     const fn retry(&self) -> bool {
-        matches!(self, Self::NoInterface { .. } | Self::Claim { .. } | Self::Pins(PinError::InUse { .. }))
+        matches!(
+            self,
+            Self::NoInterface { .. }
+                | Self::Claim { .. }
+                | Self::Wire { .. }
+                | Self::Pins(PinError::InUse { .. })
+        )
     }
 }
 

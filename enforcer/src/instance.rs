@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 
 use aya_obj::generated::bpf_insn;
-use netlab_ebpf::abi::{Direction, Event};
+use netlab_ebpf::abi::{DEFER_MARK, Direction, Event};
 use nix::time::{ClockId, clock_getres};
 
 use crate::attach::{AttachError, Attached};
@@ -30,15 +30,19 @@ pub struct LoadOptions {
     pub lab: bool,
     /// Outside a lab: report one in so many allowed new flows; 0 for none. Denied packets are always reported.
     pub allowed_events: u32,
+    /// The bit of packets' marks that stands for a verdict that is deferred until a Service's endpoint is known: one that
+    /// nothing else on the node uses.
+    pub defer_mark: u32,
     /// How much the maps hold.
     pub sizes: MapSizes,
 }
 
 impl LoadOptions {
     /// For a node.
-    pub const NODE: Self = Self { lab: false, allowed_events: 0, sizes: MapSizes::NODE };
+    pub const NODE: Self =
+        Self { lab: false, allowed_events: 0, defer_mark: DEFER_MARK, sizes: MapSizes::NODE };
     /// For a lab.
-    pub const LAB: Self = Self { lab: true, allowed_events: 0, sizes: MapSizes::LAB };
+    pub const LAB: Self = Self { lab: true, allowed_events: 0, defer_mark: DEFER_MARK, sizes: MapSizes::LAB };
 }
 
 /// The tc datapath, loaded into the kernel.
@@ -60,6 +64,7 @@ pub struct Datapath {
     options: LoadOptions,
     from_pod: Program,
     to_pod: Program,
+    to_wire: Program,
     policy: PolicyMaps,
     state: StateMaps,
     events: Events,
@@ -148,7 +153,7 @@ impl Datapath {
     /// The same object once more, with one program only: all that a test-run of that direction needs, at half the
     /// verifier's time.
     pub fn witness(&self, direction: Direction) -> Result<WitnessInstance, LoadError> {
-        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size, .. } =
+        let Prepared { codes: [from_pod, to_pod, to_wire], mut fds, constants_size, .. } =
             prepare(&self.options, &self.shared())?;
         let code = match direction {
             Direction::Egress => from_pod,
@@ -156,7 +161,9 @@ impl Datapath {
         };
         Ok(WitnessInstance {
             direction,
+            defer_mark: self.options.defer_mark,
             program: load_program(&code)?,
+            to_wire: load_program(&to_wire)?,
             policy: PolicyMaps::take(&mut fds)?,
             state: StateMaps::take(&mut fds)?,
             events: Events::new(&*maps::fd(&mut fds, "EVENTS")?)?,
@@ -166,13 +173,15 @@ impl Datapath {
     }
 
     fn load_with(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Result<Self, LoadError> {
-        let Prepared { codes: [from_pod, to_pod], mut fds, constants_size, constants_set } =
+        let Prepared { codes: [from_pod, to_pod, to_wire], mut fds, constants_size, constants_set } =
             prepare(options, shared)?;
-        // The verifier takes most of the time of a load, and works on both at once.
-        let (from_pod, to_pod) = thread::scope(|scope| {
-            let from_pod = scope.spawn(|| load_program(&from_pod));
+        // The verifier takes most of the time of a load, and works on several at once.
+        let (from_pod, to_pod, to_wire) = thread::scope(|scope| {
+            let from_pod = scope.spawn(|| (load_program(&from_pod), load_program(&to_wire)));
             let to_pod = load_program(&to_pod);
-            (from_pod.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), to_pod)
+            let (from_pod, to_wire) =
+                from_pod.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (from_pod, to_pod, to_wire)
         });
         Ok(Self {
             options: *options,
@@ -180,6 +189,7 @@ impl Datapath {
             maps: fds.clone(),
             from_pod: from_pod?,
             to_pod: to_pod?,
+            to_wire: to_wire?,
             policy: PolicyMaps::take(&mut fds)?,
             state: StateMaps::take(&mut fds)?,
             events: Events::new(&*maps::fd(&mut fds, "EVENTS")?)?,
@@ -211,6 +221,11 @@ impl Datapath {
         }
     }
 
+    /// The program of devices by which packets leave the node.
+    pub fn to_wire(&self) -> &Program {
+        &self.to_wire
+    }
+
     /// How it was loaded.
     pub fn options(&self) -> &LoadOptions {
         &self.options
@@ -229,16 +244,18 @@ impl Datapath {
         let cannot =
             |program: &'static str| move |source| LoadError::Verifier { program, source, log: String::new() };
         let again = self.second_instance()?;
-        for (name, direction) in
-            [(object::PROGRAMS[0], Direction::Egress), (object::PROGRAMS[1], Direction::Ingress)]
-        {
-            let program = self.program(direction);
+        for (name, program, again) in [
+            (object::PROGRAMS[0], &self.from_pod, &again.from_pod),
+            (object::PROGRAMS[1], &self.to_pod, &again.to_pod),
+            (object::PROGRAMS[2], &self.to_wire, &again.to_wire),
+        ] {
             let info = bpf::program_info(program.fd()).map_err(cannot(name))?;
             audit.compared(name, Some(program.id), 1, info.tag.len());
-            audit.bytes(name, "the tag", &again.program(direction).tag, &info.tag);
+            audit.bytes(name, "the tag", &again.tag, &info.tag);
             let maps = bpf::program_maps(program.fd()).map_err(cannot(name))?;
             for (map, id) in self.policy.ids() {
-                if !maps.contains(&id) {
+                // What was judged before the translation needs no Services after it.
+                if !maps.contains(&id) && !(name == object::PROGRAMS[2] && map == "SERVICES") {
                     audit.differs(name, format!("map {map} id {id}"), "is not among the maps that it reads");
                 }
             }
@@ -313,7 +330,9 @@ impl Datapath {
 #[derive(Debug)]
 pub struct WitnessInstance {
     direction: Direction,
+    defer_mark: u32,
     program: Program,
+    to_wire: Program,
     policy: PolicyMaps,
     state: StateMaps,
     events: Events,
@@ -333,6 +352,20 @@ impl WitnessInstance {
         run_once(&self.program, &mut self.events, frame, ifindex, ingress_ifindex)
     }
 
+    /// The same for the program of a device by which a packet leaves the node, with the mark of a deferred verdict.
+    pub fn test_run_deferred(
+        &mut self,
+        frame: &[u8],
+        ifindex: u32,
+        ingress_ifindex: u32,
+    ) -> Result<TestRun, RunError> {
+        self.state.forget_flows()?;
+        self.events.drain();
+        let context = context(ifindex, ingress_ifindex, self.defer_mark);
+        let (returned, _) = run_in(&self.to_wire, frame, ifindex, &context, 1)?;
+        outcome(returned, self.events.drain().pop())
+    }
+
     /// True when the other instance runs the same program of this direction, with the same constants, on the same
     /// policy maps.
     pub fn judges_like(&self, other: &Identity) -> Result<bool, MapError> {
@@ -345,8 +378,8 @@ impl WitnessInstance {
 
 /// The object with its maps, before the verifier sees it.
 struct Prepared {
-    /// `from_pod`, `to_pod`.
-    codes: [object::Code; 2],
+    /// `from_pod`, `to_pod`, `to_wire`.
+    codes: [object::Code; 3],
     fds: BTreeMap<String, Arc<OwnedFd>>,
     constants_size: usize,
     constants_set: Vec<u8>,
@@ -357,6 +390,7 @@ fn prepare(options: &LoadOptions, shared: &BTreeMap<String, Arc<OwnedFd>>) -> Re
         seconds_per_jiffy: seconds_per_jiffy()?,
         lab: u32::from(options.lab),
         allowed_events: options.allowed_events,
+        defer_mark: options.defer_mark,
     })?;
     let mut fds = BTreeMap::new();
     let mut constants_set = Vec::new();
@@ -400,7 +434,10 @@ fn run_once(
 ) -> Result<TestRun, RunError> {
     events.drain();
     let (returned, _) = run(program, frame, ifindex, ingress_ifindex, 1)?;
-    let event = events.drain().pop();
+    outcome(returned, events.drain().pop())
+}
+
+fn outcome(returned: i32, event: Option<Event>) -> Result<TestRun, RunError> {
     match returned {
         NEXT => Ok(TestRun { allow: true, event }),
         DROP => Ok(TestRun { allow: false, event }),
@@ -415,14 +452,28 @@ fn run(
     ingress_ifindex: u32,
     repeat: u32,
 ) -> Result<(i32, u32), RunError> {
-    // `struct __sk_buff`: only these two fields are given.
+    run_in(program, frame, ifindex, &context(ifindex, ingress_ifindex, 0), repeat)
+}
+
+/// `struct __sk_buff`: only these fields are given.
+fn context(ifindex: u32, ingress_ifindex: u32, mark: u32) -> [u8; 192] {
     let mut context = [0_u8; 192];
-    for (offset, value) in [(36, ingress_ifindex), (40, ifindex)] {
+    for (offset, value) in [(8, mark), (36, ingress_ifindex), (40, ifindex)] {
         if let Some(field) = context.get_mut(offset..offset + 4) {
             field.copy_from_slice(&value.to_ne_bytes());
         }
     }
-    bpf::test_run(program.fd(), frame, &context, repeat).map_err(|source| RunError::Refused {
+    context
+}
+
+fn run_in(
+    program: &Program,
+    frame: &[u8],
+    ifindex: u32,
+    context: &[u8],
+    repeat: u32,
+) -> Result<(i32, u32), RunError> {
+    bpf::test_run(program.fd(), frame, context, repeat).map_err(|source| RunError::Refused {
         bytes: frame.len(),
         ifindex,
         source,

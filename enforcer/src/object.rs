@@ -42,8 +42,8 @@ pub fn recorded_hash() -> Option<&'static str> {
     RECORD.lines().find_map(|line| line.strip_prefix("object "))
 }
 
-/// The two programs, by their names in the object.
-pub const PROGRAMS: [&str; 2] = ["from_pod", "to_pod"];
+/// The programs, by their names in the object.
+pub const PROGRAMS: [&str; 3] = ["from_pod", "to_pod", "to_wire"];
 
 /// What is set in the object before the verifier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub(crate) struct Globals {
     pub(crate) seconds_per_jiffy: u64,
     pub(crate) lab: u32,
     pub(crate) allowed_events: u32,
+    pub(crate) defer_mark: u32,
 }
 
 /// A map as the object defines it.
@@ -85,7 +86,7 @@ impl Object {
             return Err(ObjectError::KernelTypes);
         }
         check_abi(&mut object)?;
-        let Globals { seconds_per_jiffy, lab, allowed_events } = globals;
+        let Globals { seconds_per_jiffy, lab, allowed_events, defer_mark } = globals;
         let (seconds_per_jiffy, lab, allowed_events) =
             (seconds_per_jiffy.to_ne_bytes(), lab.to_ne_bytes(), allowed_events.to_ne_bytes());
         patch(
@@ -95,6 +96,7 @@ impl Object {
                 ("SECONDS_PER_JIFFY", &seconds_per_jiffy),
                 ("LAB", &lab),
                 ("ALLOWED_EVENTS", &allowed_events),
+                ("DEFER_MARK", &defer_mark.to_ne_bytes()),
             ],
         )?;
         let maps = std::mem::take(&mut object.maps);
@@ -121,14 +123,14 @@ impl Object {
     }
 
     /// Puts the maps' descriptors into the code and joins functions.
-    pub(crate) fn link(mut self, fds: &BTreeMap<String, RawFd>) -> Result<[Code; 2], ObjectError> {
+    pub(crate) fn link(mut self, fds: &BTreeMap<String, RawFd>) -> Result<[Code; 3], ObjectError> {
         let error =
             |error: aya_obj::relocation::EbpfRelocationError| ObjectError::Unreadable(error.to_string());
         let sections: HashSet<usize> = self.object.functions.keys().map(|(section, _)| *section).collect();
         let maps = self.maps.iter().filter_map(|(name, map)| Some((name.as_str(), *fds.get(name)?, map)));
         self.object.relocate_maps(maps, &sections).map_err(error)?;
         self.object.relocate_calls(&sections).map_err(error)?;
-        Ok([self.code(PROGRAMS[0])?, self.code(PROGRAMS[1])?])
+        Ok([self.code(PROGRAMS[0])?, self.code(PROGRAMS[1])?, self.code(PROGRAMS[2])?])
     }
 
     fn code(&self, name: &'static str) -> Result<Code, ObjectError> {
@@ -198,7 +200,7 @@ pub fn built_in_entries() -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
-    const GLOBALS: Globals = Globals { seconds_per_jiffy: 1, lab: 0, allowed_events: 0 };
+    const GLOBALS: Globals = Globals { seconds_per_jiffy: 1, lab: 0, allowed_events: 0, defer_mark: 0 };
 
     #[test]
     fn the_embedded_object_is_the_recorded_one() {

@@ -32,6 +32,7 @@ pub(crate) enum Enforce {
     #[command(after_help = "Examples:
   netlab enforce map --lab lab
   netlab enforce map policy --lab lab -n shop -o wide
+  netlab enforce map services --lab lab
   netlab enforce map conntrack --lab lab")]
     Map(Map),
     /// Print verdicts as they fall, or why a pod's last packet was dropped
@@ -81,6 +82,8 @@ pub(crate) enum MapName {
     Peers,
     /// Peer classes of prefixes
     Cidrs,
+    /// Where the addresses of Services lead: peer classes and ports of their endpoints
+    Services,
     /// Packets by entry, as far as any was seen
     Counters,
     /// Flows that were allowed

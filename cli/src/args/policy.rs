@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use netlab_core::endpoint_ref::{EndpointRef, PortRef};
 use netlab_core::policy::lint::Suppression;
 
+use super::lab::ProxyArg;
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
 use super::what_if::WhatIfArgs;
@@ -43,6 +44,7 @@ pub(crate) enum Policy {
     #[command(after_help = "Examples:
   netlab policy prove -f examples/shop --from shop/api --to shop/db --port 5432
   netlab policy prove -f examples/shop -n shop --from web --to db --port 5432 --expect deny
+  netlab policy prove -f examples/shop -n shop --from web --to svc/api --port http --proxy iptables
   netlab policy prove -f examples/shop -n shop --from web --to api --port http -o json")]
     Prove(Prove),
     /// Tell the story of one pod: what policies say about it, in plain words
@@ -285,6 +287,9 @@ pub(crate) struct Prove {
     /// Which datapath to ask
     #[arg(long, value_name = "BACKEND", default_value = "auto")]
     pub(crate) backend: BackendArg,
+    /// How the nodes are to lead from a Service to its endpoints
+    #[arg(long, value_name = "MODE", default_value = "nftables")]
+    pub(crate) proxy: ProxyArg,
     /// Be content with what the tables say where no kernel can be asked
     #[arg(long)]
     pub(crate) allow_simulated: bool,

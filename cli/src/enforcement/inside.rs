@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::frontends::Site;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Limits, Numbers, Posture, Rulesets, Scope, compile_with};
 use netlab_ebpf::abi::Direction;
@@ -17,9 +18,9 @@ use netlab_enforcer::LoadOptions;
 use netlab_enforcer::attach::Attached;
 use netlab_enforcer::backend::tc::TcBackend;
 use netlab_enforcer::maps::MapSizes;
-use netlab_lab::Lab;
 use netlab_lab::named::{Handler, Reply};
 use netlab_lab::proxy::{self, ProxyMode};
+use netlab_lab::{Lab, Place};
 use netlab_plugin::contract::Backend;
 use serde_json::Value;
 
@@ -163,9 +164,12 @@ impl Enforcer {
         state.numbers = compiled.rulesets.numbers.clone();
         let generation = state.generation + 1;
         let change_on = |node: &String| {
-            compiled.rulesets.change(generation, |key| {
+            let change = compiled.rulesets.change(generation, |key| {
                 lab.host_interfaces().get(key).filter(|at| at.node == *node).map(|at| at.name.clone())
-            })
+            });
+            let addresses = lab.plan().own_addresses(&Place::Node(node.clone()));
+            let wires = lab.plan().wires(node);
+            change.serving(Site { cluster: &loaded.cluster, node, addresses: &addresses, wires: &wires })
         };
         let nodes: BTreeSet<&String> =
             lab.host_interfaces().values().map(|interface| &interface.node).collect();
@@ -173,7 +177,7 @@ impl Enforcer {
             if !state.nodes.contains_key(node) {
                 let netns = lab.node(node).and_then(|netns| {
                     netns.try_clone().map_err(|source| netlab_lab::LabError::Build {
-                        place: netlab_lab::Place::Node(node.clone()),
+                        place: Place::Node(node.clone()),
                         source,
                     })
                 });
@@ -307,6 +311,7 @@ fn describe(
     for (program, direction) in [("from_pod", Direction::Egress), ("to_pod", Direction::Ingress)] {
         node.programs.insert(program.to_owned(), datapath.program(direction).id());
     }
+    node.programs.insert("to_wire".to_owned(), datapath.to_wire().id());
     node.maps = datapath.policy().ids().into_iter().map(|(map, id)| (map.to_owned(), id)).collect();
     let state = datapath.state();
     node.maps.insert("CONNTRACK4".to_owned(), state.conntrack4.id());

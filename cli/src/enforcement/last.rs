@@ -95,7 +95,8 @@ fn cause(then: &Compiled, pod: &ObjectKey, direction: Direction, event: &Event) 
         reason: Reason::from_u8(event.reason).unwrap_or(Reason::Row),
         peer_class: event.peer_class,
         port_class: event.port_class,
+        deferred: false,
     };
-    let side = side(&then.cluster, &then.rulesets, &Pair { from, to, tuple }, hop);
+    let side = side(&then.cluster, &then.rulesets, &Pair::direct(from, to, tuple), hop);
     Cause::cited(&then.rulesets, event.entry).with_near_misses(&side.near_misses)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::policy::{Posture, Rulesets};
-use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue, Word};
+use netlab_ebpf::abi::{Direction, PolicyKey, PolicyValue, ServiceKey, ServiceTargets, ServiceValue, Word};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::Datapath;
 use netlab_enforcer::audit::{self, Audit};
@@ -99,6 +99,12 @@ pub(super) fn read(
                 .collect();
             ("CIDRS", policy.cidrs.id(), rows)
         }
+        "services" => {
+            let mut rows = policy.services.entries()?;
+            rows.sort_by_key(|(key, _)| *key);
+            let rows = rows.iter().map(|(key, value)| service(key, value)).collect();
+            ("SERVICES", policy.services.id(), rows)
+        }
         "counters" => {
             let counters = state.counters.read(entries.iter().copied())?;
             let rows = counters
@@ -162,6 +168,38 @@ fn flows(state: &StateMaps) -> Result<Vec<NamedRows>, MapError> {
     ipv4.sort_by(|a, b| a.words.cmp(&b.words));
     ipv6.sort_by(|a, b| a.words.cmp(&b.words));
     Ok(vec![("CONNTRACK4", state.conntrack4.id(), ipv4), ("CONNTRACK6", state.conntrack6.id(), ipv6)])
+}
+
+/// ADDRESS, PROTOCOL, PEERS:PORT, DIFFERENT VERDICTS.
+fn service(key: &ServiceKey, value: &ServiceValue) -> MapRow {
+    let address = ip(&key.address).map_or_else(|| "::".to_owned(), |address| address.to_string());
+    let address = if address.contains(':') { format!("[{address}]") } else { address };
+    let ServiceTargets { list, count, flags, .. } = value.targets;
+    let targets = if count == ServiceTargets::TOO_MANY {
+        format!("more than {}", ServiceTargets::MOST)
+    } else {
+        let listed = list.iter().take(usize::from(count));
+        listed.map(|one| format!("{}:{}", one.peer_class, one.port)).collect::<Vec<_>>().join(", ")
+    };
+    let deferred = flags & ServiceTargets::DEFERRABLE != 0;
+    let words = vec![
+        format!("{address}:{}", key.port),
+        protocol(key.protocol),
+        targets,
+        if deferred { "told apart at the endpoint" } else { "denied" }.to_owned(),
+    ];
+    row(bytes_of(key), bytes_of(value), words)
+}
+
+/// The name of a protocol.
+fn protocol(number: u8) -> String {
+    match number {
+        6 => "TCP".to_owned(),
+        17 => "UDP".to_owned(),
+        132 => "SCTP".to_owned(),
+        1 | 58 => "ICMP".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 fn row(key: &[u8], value: &[u8], words: Vec<String>) -> MapRow {
@@ -229,16 +267,10 @@ impl Words<'_> {
     fn flow(
         key: &[u8],
         flow: &netlab_ebpf::abi::Flow,
-        protocol: u8,
+        number: u8,
         (local, remote): (String, String),
     ) -> MapRow {
-        let protocol = match protocol {
-            6 => "TCP".to_owned(),
-            17 => "UDP".to_owned(),
-            132 => "SCTP".to_owned(),
-            1 | 58 => "ICMP".to_owned(),
-            other => other.to_string(),
-        };
+        let protocol = protocol(number);
         let opener = if flow.opener == Direction::Ingress as u8 { "peer" } else { "pod" };
         let words = vec![protocol, local, remote, opener.to_owned(), flow.entry.to_string()];
         row(key, bytes_of(flow), words)

@@ -4,6 +4,8 @@
 //! proved) or `SIMULATED` (`UNDECIDED` when a kernel was asked and could not be seen, or met no hook), so that it greps. What is printed is what the proof holds; nothing is concluded
 //! here.
 
+use std::net::SocketAddr;
+
 use anstyle::Style;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::evaluate::Outcome;
@@ -24,6 +26,16 @@ pub(crate) fn render(proof: &Proof, subject: &str, mixed: bool, texts: &Texts) -
     let mut rows = Rows::new(9, 5);
     rows.line(&headline(proof, subject, mixed));
     rows.line("");
+    if let Some(via) = &proof.via {
+        let ends = format!(
+            "{} of {}, which node {} leads to {}",
+            SocketAddr::new(via.address, via.port),
+            via.service,
+            via.node,
+            SocketAddr::new(proof.query.destination, proof.query.port)
+        );
+        rows.plain("sent to", &ends);
+    }
     if proof.outcome == ProofOutcome::Contradicted {
         for witness in &proof.witnesses {
             heard(&mut rows, witness);

@@ -4,12 +4,13 @@
 //! that node; they are not kube-proxy's own, and nothing keeps them up to date. They go with the node's namespace.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use ipnet::IpNet;
 use netlab_core::model::cluster::Cluster;
 use netlab_core::model::service::AddressType;
-use netlab_core::service::expected::expected;
+use netlab_core::service::expected::{ExpectedPort, expected};
 use netlab_core::service::iptables::{self, ProxyOptions};
 use netlab_core::service::nftables::{self, Layout};
 use netlab_node::Netns;
@@ -61,34 +62,80 @@ impl std::fmt::Display for ProxyMode {
     }
 }
 
+/// One endpoint, where a proxy would choose by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Only<'a> {
+    /// The service port, as `namespace/name:port`.
+    pub service: &'a str,
+    /// The endpoint to which it leads.
+    pub endpoint: SocketAddr,
+}
+
 /// The rules of one family for one node, as text.
 #[must_use]
 pub fn rules(cluster: &Cluster, node: &str, mode: ProxyMode, family: AddressType) -> String {
-    let ports = expected(cluster, node, family);
+    rules_of(cluster, &expected(cluster, node, family), mode, family)
+}
+
+fn rules_of(cluster: &Cluster, ports: &[ExpectedPort], mode: ProxyMode, family: AddressType) -> String {
     let options = ProxyOptions { pod_cidr: pod_cidr(cluster, family), ..ProxyOptions::default() };
     match mode {
-        ProxyMode::Iptables => iptables::emit(&ports, &options),
-        ProxyMode::Nftables(layout) => nftables::emit(&ports, family, layout, &options),
+        ProxyMode::Iptables => iptables::emit(ports, &options),
+        ProxyMode::Nftables(layout) => nftables::emit(ports, family, layout, &options),
     }
 }
 
-/// The net that all nodes' pod CIDRs of a family are in; `None` when no node has one. A real proxy is told it.
+/// The net that all nodes' pod CIDRs of a family are in; `None` when no node has one, or when some pod is outside of it. A
+/// real proxy is told it.
 fn pod_cidr(cluster: &Cluster, family: AddressType) -> Option<IpNet> {
     let nets = cluster.nodes.values().flat_map(|node| &node.pod_cidrs);
     let mut nets = nets.filter(|net| AddressType::of(net.addr()) == family);
     let first = *nets.next()?;
-    Some(nets.fold(first, |wide, net| {
+    let all = nets.fold(first, |wide, net| {
         std::iter::successors(Some(wide), IpNet::supernet).find(|wide| wide.contains(net)).unwrap_or(wide)
-    }))
+    });
+    let pods = cluster.pods.values().filter(|pod| !pod.host_network).flat_map(|pod| &pod.addresses);
+    let outside = pods.filter(|address| AddressType::of(**address) == family).any(|pod| !all.contains(pod));
+    (!outside).then_some(all)
 }
 
 /// Writes the rules of both families on every node of a lab.
 pub fn program(lab: &Lab, cluster: &Cluster, mode: ProxyMode) -> Result<(), LabError> {
-    for node in cluster.nodes.keys() {
-        let Ok(netns) = lab.node(node) else { continue };
-        for family in [AddressType::Ipv4, AddressType::Ipv6] {
-            write(netns, node, mode, family, &rules(cluster, node, mode, family))?;
+    for node in nodes(lab) {
+        program_node(lab, cluster, &node, mode, None)?;
+    }
+    Ok(())
+}
+
+/// The nodes of a lab, also those that the cluster has no object of.
+fn nodes(lab: &Lab) -> Vec<String> {
+    let places = lab.namespaces().keys();
+    let nodes = places.filter_map(|place| match place {
+        Place::Node(name) => Some(name.clone()),
+        Place::Pod(_) | Place::Fabric => None,
+    });
+    nodes.collect()
+}
+
+/// The same on one node, where one Service may be led to one endpoint only.
+pub fn program_node(
+    lab: &Lab,
+    cluster: &Cluster,
+    node: &str,
+    mode: ProxyMode,
+    only: Option<Only<'_>>,
+) -> Result<(), LabError> {
+    let netns = lab.node(node)?;
+    for family in [AddressType::Ipv4, AddressType::Ipv6] {
+        let mut ports = expected(cluster, node, family);
+        if let Some(only) = only.filter(|only| AddressType::of(only.endpoint.ip()) == family) {
+            for port in ports.iter_mut().filter(|port| port.name.to_string() == only.service) {
+                for set in [&mut port.cluster, &mut port.local, &mut port.on_node] {
+                    set.retain(|endpoint| *endpoint == only.endpoint);
+                }
+            }
         }
+        write(netns, node, mode, family, &rules_of(cluster, &ports, mode, family))?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::change::{
-    Cell, Change, DirectionTable, PeerPrefix, PeerRow, PodDevice, PortClass, ProtocolRange, RulesetTable,
-    Verdict,
+    Cell, Change, DirectionTable, Frontend, FrontendTarget, PeerPrefix, PeerRow, PodDevice, PortClass,
+    ProtocolRange, RulesetTable, Verdict,
 };
 
 use crate::contract::{Applied, Backend, BackendError, Blame, Observation};
@@ -88,6 +88,15 @@ pub fn sample(generation: u32) -> Change {
                 any_source: false,
             },
         ],
+        services: vec![Frontend {
+            address: Ipv4Addr::new(10, 96, 0, 1).into(),
+            port: 80,
+            protocol: Protocol::Tcp,
+            service: "shop/db:sql".to_owned(),
+            targets: vec![FrontendTarget { peer_class: 3, port: 5432, endpoints: vec![db4.into()] }],
+            deferrable: true,
+        }],
+        wires: Vec::new(),
     }
 }
 

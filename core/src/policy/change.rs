@@ -24,6 +24,44 @@ pub struct Change {
     pub peers: Vec<PeerPrefix>,
     /// Sorted by namespace and name.
     pub pods: Vec<PodDevice>,
+    /// What this node's proxy translates for its pods, sorted by address, port and protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<Frontend>,
+    /// The interfaces by which packets of pods leave the node. Whoever names any vouches that these are all but the pods'
+    /// own: then a packet to a Service whose endpoints are judged differently can be judged when its endpoint is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wires: Vec<String>,
+}
+
+/// An address and port of a Service, as the node's proxy translates it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frontend {
+    /// The address.
+    pub address: IpAddr,
+    /// The port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Whose it is, as `namespace/name:port`.
+    pub service: String,
+    /// Where its packets may come out, sorted by peer class and port; never empty. It is judged by the egress entry of
+    /// each; where these do not agree, by that of the endpoint that a packet really gets.
+    pub targets: Vec<FrontendTarget>,
+    /// True when each endpoint lies behind one of the pods' interfaces or the wires.
+    pub deferrable: bool,
+}
+
+/// Endpoints of a Service that no ruleset tells apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FrontendTarget {
+    /// Their peer class.
+    pub peer_class: u32,
+    /// The port on which they are reached.
+    pub port: u16,
+    /// They themselves, sorted.
+    pub endpoints: Vec<IpAddr>,
 }
 
 /// The tables of one ruleset.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use netlab_ebpf::abi::{
     Address, CidrKey, Device, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
-    RulesetPorts,
+    RulesetPorts, ServiceKey, ServiceValue,
 };
-use netlab_ebpf::judge::{Hook, Judgement, Socket, Tables, judge};
+use netlab_ebpf::judge::{Hook, Judgement, Socket, Tables, judge, judge_deferred};
 
 use super::image::Image;
 
@@ -19,6 +19,7 @@ use super::image::Image;
 #[derive(Debug)]
 pub struct Engine<'a> {
     image: &'a Image,
+    services: &'a BTreeMap<ServiceKey, ServiceValue>,
     devices: BTreeMap<u32, Device>,
     flows: RefCell<BTreeMap<FlowKey, Flow>>,
     fragments: RefCell<BTreeMap<FragmentKey, FragmentValue>>,
@@ -28,12 +29,31 @@ pub struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// An engine over an image; `devices` by interface number.
     pub fn new(image: &'a Image, devices: BTreeMap<u32, Device>) -> Self {
-        Self { image, devices, flows: RefCell::default(), fragments: RefCell::default(), now: Cell::new(1) }
+        Self {
+            image,
+            services: &image.services,
+            devices,
+            flows: RefCell::default(),
+            fragments: RefCell::default(),
+            now: Cell::new(1),
+        }
+    }
+
+    /// The same with the Services of another node than the image's.
+    #[must_use]
+    pub fn with_services(mut self, services: &'a BTreeMap<ServiceKey, ServiceValue>) -> Self {
+        self.services = services;
+        self
     }
 
     /// Judges a frame; `None` when the interface has no device.
     pub fn judge(&self, frame: &[u8], hook: Hook) -> Option<Judgement> {
         judge(&frame, hook, self)
+    }
+
+    /// Judges a frame whose verdict was deferred, where its endpoint is known.
+    pub fn judge_deferred(&self, frame: &[u8], hook: Hook) -> Judgement {
+        judge_deferred(&frame, hook, self)
     }
 
     /// Puts a device's element, as a policy change does.
@@ -79,6 +99,10 @@ impl Tables for Engine<'_> {
 
     fn policy(&self, key: &PolicyKey) -> Option<PolicyValue> {
         self.image.policy.get(key).copied()
+    }
+
+    fn service(&self, key: &ServiceKey, into: &mut ServiceValue) -> bool {
+        self.services.get(key).map(|value| *into = *value).is_some()
     }
 
     fn flow(&self, key: &FlowKey) -> Option<Flow> {

@@ -14,7 +14,7 @@ use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
 use super::provenance::{PolicyRef, RuleRef};
-use super::query::{End, Pair, Query, pairs, policed_pod};
+use super::query::{End, Pair, Query, Via, pairs, policed_pod};
 use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
 use crate::model::cluster::Cluster;
@@ -97,6 +97,9 @@ pub struct PairEvaluation {
     pub destination: IpAddr,
     /// Destination port; 0 where the protocol has none.
     pub port: u16,
+    /// By which address of a Service the source asks, if its node translates that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<ViaRef>,
     /// Both sides together, as the tables hold it.
     pub verdict: Verdict,
     /// Why the API does not define the verdict, if it does not: `tie between AdminNetworkPolicy a and …`.
@@ -105,6 +108,29 @@ pub struct PairEvaluation {
     pub egress: Side,
     /// The destination's side.
     pub ingress: Side,
+}
+
+/// The address of a Service, as answers name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViaRef {
+    /// `namespace/name:port`.
+    pub service: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The Service's port.
+    pub port: u16,
+    /// The node whose proxy translates.
+    pub node: String,
+    /// True when the destination sees an address of the node.
+    pub masquerades: bool,
+}
+
+impl From<&Via> for ViaRef {
+    fn from(via: &Via) -> Self {
+        let Via { service, address, port, node, masquerades } = via.clone();
+        Self { service, address, port, node, masquerades }
+    }
 }
 
 /// One side of a packet.
@@ -214,8 +240,31 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
     Evaluation { verdict, egress, ingress, pairs: answers, notes, not_examined }
 }
 
+/// Why the API does not define what becomes of a packet to a Service, where it depends on what the node's proxy makes of
+/// it: which of several endpoints it gets, or whose address its endpoint sees.
+pub fn left_open(pair: &Pair, hops: &[Option<HopVerdict>; 2]) -> Option<String> {
+    let via = pair.via.as_ref()?;
+    let [egress, ingress] = hops;
+    if egress.is_some_and(|hop| hop.reason == Reason::ServiceMixed) {
+        return Some(format!(
+            "{} leads to endpoints of both kinds, some on node {} itself, where none can be told from the others",
+            via.service, via.node
+        ));
+    }
+    let denied = egress.is_some_and(|hop| hop.verdict == Verdict::Deny);
+    let judged = ingress.is_some_and(|hop| hop.reason == Reason::Row);
+    (via.masquerades && pair.from != pair.to && judged && !denied).then(|| {
+        format!(
+            "node {} puts its own address in place of the pod's, and policies of {} see that",
+            via.node, pair.to
+        )
+    })
+}
+
 fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: &Pair) -> PairEvaluation {
-    let [egress, ingress] = trial.hops(cluster, pair);
+    let hops = trial.hops(cluster, pair);
+    let open = left_open(pair, &hops);
+    let [egress, ingress] = hops;
     let egress = egress
         .map_or_else(|| no_hook("no pod that policies select"), |hop| side(cluster, rulesets, pair, hop));
     let ingress = ingress
@@ -226,8 +275,9 @@ fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: 
         source: pair.tuple.source,
         destination: pair.tuple.destination,
         port: pair.tuple.destination_port,
+        via: pair.via.as_ref().map(ViaRef::from),
         verdict: egress.verdict.max(ingress.verdict),
-        undefined: undefined([&egress, &ingress]),
+        undefined: open.or_else(|| undefined([&egress, &ingress])),
         egress,
         ingress,
     }

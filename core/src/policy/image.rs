@@ -9,11 +9,12 @@ use std::net::IpAddr;
 
 use netlab_ebpf::abi::{
     Address, CidrKey, Device, Direction, PORT_CLASS_FIRST, PORT_CLASS_OTHER, PeerValue, PolicyKey,
-    PolicyValue, PortPage, RulesetPorts, Transport, Word, echo_address, mapped, port_page_index,
+    PolicyValue, PortPage, RulesetPorts, ServiceKey, ServiceTarget, ServiceTargets, ServiceValue, Transport,
+    Word, echo_address, mapped, port_page_index,
 };
 use netlab_ebpf::reason::{Reason, Tier};
 
-use super::change::{Change, DirectionTable, PeerPrefix, PodDevice, Verdict};
+use super::change::{Change, DirectionTable, Frontend, PeerPrefix, PodDevice, Verdict};
 use crate::model::port::Protocol;
 
 /// Most port classes of one table: the class is one byte in the kernel, and some room is kept.
@@ -36,6 +37,8 @@ pub struct Image {
     pub port_pages: BTreeMap<u32, u32>,
     /// `PORT_CLASSES`, by page; page 0 is unused.
     pub port_classes: BTreeMap<u32, PortPage>,
+    /// `SERVICES`, where no change is under way.
+    pub services: BTreeMap<ServiceKey, ServiceValue>,
     isolation: BTreeMap<u32, (bool, bool)>,
 }
 
@@ -72,6 +75,7 @@ impl Image {
         for peer in &change.peers {
             image.peer(peer);
         }
+        image.services = services(&change.services);
         let mut ports = PortTables::default();
         for ruleset in &change.rulesets {
             let mut tables = RulesetPorts::default();
@@ -134,6 +138,24 @@ impl Image {
         device
     }
 
+    /// The peer class of an address; 0 only when the change lacks a family's root.
+    pub fn class_of(&self, address: IpAddr) -> u32 {
+        let address = match address {
+            IpAddr::V4(address) => mapped(address.octets()),
+            IpAddr::V6(address) => address.octets(),
+        };
+        if let Some(peer) = self.peers.get(&address) {
+            return peer.class;
+        }
+        let masked = |prefix: u32| {
+            let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+            (u128::from_be_bytes(address) & mask).to_be_bytes()
+        };
+        let longest =
+            (0..=128).rev().find_map(|prefix| self.cidrs.get(&CidrKey { prefix, address: masked(prefix) }));
+        longest.map_or(0, |peer| peer.class)
+    }
+
     fn built_in_rows(&mut self) {
         for reason in Reason::FIXED {
             for direction in [Direction::Ingress, Direction::Egress] {
@@ -185,6 +207,34 @@ impl Image {
             self.cidrs.insert(CidrKey { prefix, address }, value);
         }
     }
+}
+
+/// The rows of `SERVICES` for some frontends.
+pub fn services(frontends: &[Frontend]) -> BTreeMap<ServiceKey, ServiceValue> {
+    frontends
+        .iter()
+        .map(|frontend| {
+            let address = match frontend.address {
+                IpAddr::V4(address) => mapped(address.octets()),
+                IpAddr::V6(address) => address.octets(),
+            };
+            let protocol = frontend.protocol.number();
+            let key = ServiceKey { address, port: frontend.port, protocol, zero: 0 };
+            let mut targets = ServiceTargets::default();
+            if frontend.targets.len() > ServiceTargets::MOST {
+                targets.count = ServiceTargets::TOO_MANY;
+            } else {
+                for (place, target) in targets.list.iter_mut().zip(&frontend.targets) {
+                    *place = ServiceTarget { peer_class: target.peer_class, port: target.port, zero: 0 };
+                    targets.count += 1;
+                }
+            }
+            if frontend.deferrable {
+                targets.flags |= ServiceTargets::DEFERRABLE;
+            }
+            (key, ServiceValue { targets, echo: key.echo(), ..ServiceValue::default() })
+        })
+        .collect()
 }
 
 /// Port tables and their pages, interned by content.

@@ -18,6 +18,7 @@ pub mod describe;
 pub mod engine;
 pub mod evaluate;
 pub mod frame;
+pub mod frontends;
 mod groups;
 pub mod image;
 mod limits;

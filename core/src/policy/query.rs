@@ -1,14 +1,16 @@
 //! A question: may this end open a connection to that one?
 //!
 //! Invariant: a [`Query`] names ends as users do; a [`Pair`] is one concrete packet of it, with addresses of one
-//! family. One query has as many pairs as it has (source, destination, family) combinations.
+//! family. One query has as many pairs as it has (source, destination, family) combinations. Where a pod asks by an
+//! address that its node's proxy translates, there is a pair for each endpoint that this proxy may choose.
 
-use std::net::IpAddr;
-
-use crate::model::cluster::{Cluster, ObjectKey, Pod};
+use std::net::{IpAddr, SocketAddr};
 
 use super::backends::Backend;
 use super::frame::Tuple;
+use super::frontends::{Site, translation};
+use crate::model::cluster::{Cluster, ObjectKey, Pod};
+use crate::model::port::Protocol;
 
 /// One end of a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +51,14 @@ pub enum Service {
         name: String,
     },
     /// Where a Kubernetes Service leads: each destination has its own port.
-    Backends(Vec<Backend>),
+    Backends {
+        /// Everything behind it.
+        all: Vec<Backend>,
+        /// The addresses by which it is asked; none for a headless one.
+        addresses: Vec<IpAddr>,
+        /// Its own port.
+        port: u16,
+    },
     /// An echo request of the right ICMP.
     Icmp,
     /// Another IP protocol.
@@ -74,22 +83,58 @@ pub struct Pair {
     pub from: End,
     /// To whom.
     pub to: End,
-    /// The packet.
+    /// The packet, as the destination gets it, but for what the node may put in place of the source.
     pub tuple: Tuple,
+    /// By which address the source asks, if its node translates that.
+    pub via: Option<Via>,
+}
+
+impl Pair {
+    /// A packet that is sent to the address where it arrives.
+    pub const fn direct(from: End, to: End, tuple: Tuple) -> Self {
+        Self { from, to, tuple, via: None }
+    }
+
+    /// The packet as the source sends it.
+    pub fn sent(&self) -> Tuple {
+        match &self.via {
+            Some(via) => Tuple { destination: via.address, destination_port: via.port, ..self.tuple },
+            None => self.tuple,
+        }
+    }
+}
+
+/// An address of a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// Whose it is, as `namespace/name:port`.
+    pub service: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The Service's port.
+    pub port: u16,
+    /// The node whose proxy translates.
+    pub node: String,
+    /// True when the destination sees an address of the node in place of the source's.
+    pub masquerades: bool,
 }
 
 /// The source port of every question: any would do, and answers should repeat.
 pub const SOURCE_PORT: u16 = 40_000;
+/// How many different ones are used, where they must differ.
+const SOURCE_PORTS: usize = 20_000;
 
 /// The pairs of a question, and in words what could not be asked.
 pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
     let mut pairs = Vec::new();
     let mut not_asked = Vec::new();
+    // Endpoints that a Service leads other clients to: told only when it leads this one nowhere.
+    let mut not_led = Vec::new();
     for from in &query.from {
         for to in &query.to {
             let sources = addresses(cluster, from);
             let destinations = match &query.service {
-                Service::Backends(all) => addresses_behind(all, to),
+                Service::Backends { all, .. } => addresses_behind(all, to),
                 _ => addresses(cluster, to),
             };
             let ports = ports(cluster, to, &query.service);
@@ -97,7 +142,7 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                 not_asked.push(format!("{to} has no port of that name"));
             }
             let leads = |destination: IpAddr, port: u16| match &query.service {
-                Service::Backends(all) => {
+                Service::Backends { all, .. } => {
                     all.iter().any(|one| one.end == *to && one.address == destination && one.port == port)
                 }
                 _ => true,
@@ -113,7 +158,7 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                         Service::Port { protocol, .. }
                         | Service::Name { protocol, .. }
                         | Service::Other(protocol) => *protocol,
-                        Service::Backends(all) => all.first().map_or(0, |one| one.protocol.number()),
+                        Service::Backends { all, .. } => all.first().map_or(0, |one| one.protocol.number()),
                         Service::Icmp if source.is_ipv4() => 1,
                         Service::Icmp => 58,
                     };
@@ -124,10 +169,15 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                         source_port: SOURCE_PORT,
                         destination_port: *port,
                     };
-                    pairs.push(Pair { from: from.clone(), to: to.clone(), tuple });
+                    let direct = Pair::direct(from.clone(), to.clone(), tuple);
+                    match translated(cluster, query, &direct, pairs.len()) {
+                        Asked::Direct => pairs.push(direct),
+                        Asked::Translated(all) => pairs.extend(all),
+                        Asked::Not(why) => not_led.push(why),
+                    }
                 }
             }
-            if pairs.len() == before && !ports.is_empty() {
+            if pairs.len() == before && not_led.is_empty() && !ports.is_empty() {
                 let homeless = [(from, &sources), (to, &destinations)]
                     .into_iter()
                     .find(|(_, addresses)| addresses.is_empty());
@@ -138,8 +188,92 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
             }
         }
     }
+    if pairs.is_empty() {
+        not_asked.extend(not_led);
+        not_asked.dedup();
+    }
     (pairs, not_asked)
 }
+
+/// How a packet is asked about.
+enum Asked {
+    /// As it is.
+    Direct,
+    /// As what the node makes of it: one of these.
+    Translated(Vec<Pair>),
+    /// Not at all, for this reason.
+    Not(String),
+}
+
+/// What the proxy of the source's node makes of a packet. Only pods' packets are judged before that.
+fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) -> Asked {
+    let Some(source) = policed_pod(cluster, &direct.from) else { return Asked::Direct };
+    let tuple = direct.tuple;
+    let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == tuple.protocol) else {
+        return Asked::Direct;
+    };
+    let (address, port, endpoint) = match &query.service {
+        Service::Backends { addresses, port, .. } => {
+            let same = |address: &&IpAddr| address.is_ipv4() == tuple.destination.is_ipv4();
+            let endpoint = SocketAddr::new(tuple.destination, tuple.destination_port);
+            match addresses.iter().find(same) {
+                Some(address) => (*address, *port, Some(endpoint)),
+                None if addresses.is_empty() => return Asked::Direct,
+                None => {
+                    return Asked::Not(format!("the Service has no address of the family of {endpoint}"));
+                }
+            }
+        }
+        _ => (tuple.destination, tuple.destination_port, None),
+    };
+    let node = node_of(cluster, &source);
+    let site = Site { cluster, node: &node, addresses: &[], wires: &[] };
+    let Some(found) = translation(site, address, port, protocol) else {
+        return match endpoint {
+            None => Asked::Direct,
+            Some(_) => Asked::Not(format!("the proxy of node {node} leads {address}:{port} to no endpoint")),
+        };
+    };
+    // Each has its own source port: the node leads a connection that it knows to where it led it before.
+    let pair = |to: End, at: SocketAddr, number: usize| Pair {
+        from: direct.from.clone(),
+        to,
+        tuple: Tuple {
+            destination: at.ip(),
+            destination_port: at.port(),
+            source_port: SOURCE_PORT + u16::try_from((before + number) % SOURCE_PORTS).unwrap_or_default(),
+            ..tuple
+        },
+        via: Some(Via {
+            service: found.service.clone(),
+            address,
+            port,
+            node: node.clone(),
+            // Else the pod would answer itself past the node.
+            masquerades: found.masquerades || at.ip() == tuple.source,
+        }),
+    };
+    match endpoint {
+        Some(endpoint) if found.endpoints.contains(&endpoint) => {
+            Asked::Translated(vec![pair(direct.to.clone(), endpoint, 0)])
+        }
+        Some(endpoint) => Asked::Not(format!("the proxy of node {node} does not use endpoint {endpoint}")),
+        None => {
+            let numbered = found.endpoints.iter().enumerate();
+            let to = |endpoint: &SocketAddr| owner(cluster, endpoint.ip());
+            Asked::Translated(numbered.map(|(number, at)| pair(to(at), *at, number)).collect())
+        }
+    }
+}
+
+/// The node of a pod; where it names none, one that it may get.
+pub fn node_of(cluster: &Cluster, pod: &ObjectKey) -> String {
+    let own = cluster.pods.get(pod).and_then(|pod| pod.node.as_ref());
+    own.or_else(|| cluster.nodes.keys().next()).cloned().unwrap_or_else(|| ANY_NODE.to_owned())
+}
+
+/// The node of pods that name none, where the cluster has no node either.
+const ANY_NODE: &str = "node-1";
 
 /// The end that really has an address: a policed pod, a node, or the address itself.
 pub fn owner(cluster: &Cluster, address: IpAddr) -> End {
@@ -197,7 +331,7 @@ fn ports(cluster: &Cluster, to: &End, service: &Service) -> Vec<u16> {
     match service {
         Service::Port { port, .. } => vec![*port],
         Service::Icmp | Service::Other(_) => vec![0],
-        Service::Backends(all) => {
+        Service::Backends { all, .. } => {
             let mut ports: Vec<u16> = all.iter().filter(|one| one.end == *to).map(|one| one.port).collect();
             ports.sort_unstable();
             ports.dedup();

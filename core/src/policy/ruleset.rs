@@ -282,7 +282,7 @@ impl Rulesets {
             })
             .collect();
         rulesets.sort_by_key(|ruleset| ruleset.id);
-        Change { generation, rulesets, peers: self.peers(), pods }
+        Change { generation, rulesets, peers: self.peers(), pods, services: Vec::new(), wires: Vec::new() }
     }
 
     fn peers(&self) -> Vec<PeerPrefix> {

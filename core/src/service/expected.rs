@@ -112,6 +112,14 @@ pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<Expec
     ports
 }
 
+/// The same for the ports of one Service; none when the proxies do nothing for it.
+#[must_use]
+pub fn expected_of(cluster: &Cluster, key: &ObjectKey, node: &str, family: AddressType) -> Vec<ExpectedPort> {
+    let proxied = cluster.services.get(key).filter(|service| not_proxied(service).is_none());
+    let topology = topology(cluster, node);
+    proxied.map(|service| of_service(cluster, key, service, &topology, family)).unwrap_or_default()
+}
+
 fn of_service(
     cluster: &Cluster,
     key: &ObjectKey,

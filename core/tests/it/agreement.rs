@@ -193,7 +193,7 @@ fn an_ipv4_mapped_block_matches_no_ipv4_address() {
                 source_port: SOURCE_PORT,
                 destination_port: 80,
             };
-            let [egress, _] = trial.hops(&sides.loaded.cluster, &Pair { from, to: End::Address(to), tuple });
+            let [egress, _] = trial.hops(&sides.loaded.cluster, &Pair::direct(from, End::Address(to), tuple));
             let verdict = egress.expect("the pod has a hook").verdict;
             assert_eq!(verdict == Verdict::Allow, allows, "{subject} to {to} with {block}");
         }

@@ -109,7 +109,7 @@ impl Sides {
     /// The verdict when it is asked as users ask; `None` where tables are not the whole cluster's.
     pub(crate) fn evaluated(&self, question: &Question) -> Option<Verdict> {
         let [(rulesets, _)] = self.tables.as_slice() else { return None };
-        let Pair { from, to, tuple } = pair(question);
+        let Pair { from, to, tuple, .. } = pair(question);
         let service = match question.protocol {
             IpProtocol::Icmp => Service::Icmp,
             IpProtocol::Other(number) => Service::Other(number),
@@ -147,7 +147,7 @@ pub(crate) fn pair(question: &Question) -> Pair {
         source_port: SOURCE_PORT,
         destination_port: question.port,
     };
-    Pair { from: end(&question.source), to: end(&question.destination), tuple }
+    Pair::direct(end(&question.source), end(&question.destination), tuple)
 }
 
 /// How a side differs from what the oracle says of it.

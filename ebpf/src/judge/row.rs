@@ -1,25 +1,38 @@
 //! From a flow's key to the one row that decides for it.
 //!
 //! Invariant: one probe of each table, no fallbacks. What the tables lack, and an element that was recycled under
-//! the reader (its echo is another key's), is [`Reason::NoEntry`], never a guess.
+//! the reader (its echo is another key's), is [`Reason::NoEntry`], never a guess. An address that the node translates is
+//! judged as each of the places to which it may lead, and decided here only if they all agree.
 
 use super::{Decision, Scratch, Tables};
 use crate::abi::{
-    Address, CidrKey, Direction, PORT_CLASS_ICMP, PORT_CLASS_OTHER, PolicyKey, PolicyValue, Transport,
-    echo_address, port_page_index,
+    Address, CidrKey, Direction, PORT_CLASS_ICMP, PORT_CLASS_OTHER, PolicyKey, PolicyValue, ServiceKey,
+    ServiceTargets, Transport, echo_address, port_page_index,
 };
 use crate::packet::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::reason::Reason;
 
-/// The one row that decides for a flow opened in `direction`.
+/// The one row that decides for a flow opened in `direction`, as the pod sees it.
 #[inline(never)]
 pub(super) fn row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
+    if direction == Direction::Egress && scratch.word.isolated(direction) && service(tables, scratch) {
+        return;
+    }
+    endpoint_row(tables, scratch, direction);
+}
+
+/// The same, where the remote end is whoever has the address.
+#[inline(always)]
+pub(super) fn endpoint_row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
     scratch.decision = Decision::built_in(Reason::NoEntry);
     let ruleset = scratch.word.ruleset();
     if !scratch.word.isolated(direction) {
         return lookup(tables, &PolicyKey::not_isolated(ruleset, direction), &mut scratch.decision);
     }
-    let peer_class = peer_class(tables, &scratch.key.remote);
+    // The node put its own address in place of the pod's, lest the pod answers itself directly.
+    let itself = direction == Direction::Ingress && scratch.hairpin;
+    let remote = if itself { &scratch.key.local } else { &scratch.key.remote };
+    let peer_class = peer_class(tables, remote);
     if peer_class == NO_PEER_CLASS {
         return;
     }
@@ -29,6 +42,68 @@ pub(super) fn row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direc
     };
     let Some(port_class) = port_class(tables, ruleset, direction, scratch.key.protocol, port) else { return };
     lookup(tables, &PolicyKey::new(ruleset, direction, port_class, peer_class), &mut scratch.decision);
+}
+
+/// Decides for an address that this node translates: false when it is none.
+#[inline(never)]
+fn service<T: Tables>(tables: &T, scratch: &mut Scratch) -> bool {
+    let flow = &scratch.key;
+    if !matches!(flow.protocol, TCP | UDP | SCTP) {
+        return false;
+    }
+    let key = ServiceKey { address: flow.remote, port: flow.remote_port, protocol: flow.protocol, zero: 0 };
+    if !tables.service(&key, &mut scratch.service) {
+        return false;
+    }
+    if scratch.service.echo != key.echo() {
+        scratch.decision = Decision::built_in(Reason::NoEntry);
+        return true;
+    }
+    if scratch.word.generation() < scratch.service.since {
+        scratch.service.targets = scratch.service.former;
+    }
+    if scratch.service.targets.count == 0 {
+        return false;
+    }
+    let scratch = tables.opaque(scratch);
+    scratch.decision = Decision::built_in(Reason::NoEntry);
+    scratch.differ = scratch.service.targets.count > ServiceTargets::MOST as u8;
+    for index in 0..ServiceTargets::MOST {
+        if scratch.differ || index >= scratch.service.targets.count as usize {
+            break;
+        }
+        target(tables, scratch, index);
+    }
+    let scratch = tables.opaque(scratch);
+    if scratch.differ {
+        let deferrable = scratch.service.targets.flags & ServiceTargets::DEFERRABLE != 0;
+        scratch.decision =
+            Decision::built_in(if deferrable { Reason::Deferred } else { Reason::ServiceMixed });
+    }
+    true
+}
+
+/// Judges one target by its own row. The first one's decision stands as long as the others do not differ; what has no
+/// row is dropped.
+#[inline(never)]
+fn target<T: Tables>(tables: &T, scratch: &mut Scratch, index: usize) {
+    let Some(target) = scratch.service.targets.list.get(index).copied() else { return };
+    let (ruleset, protocol) = (scratch.word.ruleset(), scratch.key.protocol);
+    let mut decision = Decision::built_in(Reason::NoEntry);
+    if let Some(class) = port_class(tables, ruleset, Direction::Egress, protocol, target.port) {
+        let key = PolicyKey::new(ruleset, Direction::Egress, class, target.peer_class);
+        lookup(tables, &key, &mut decision);
+    }
+    if index == 0 {
+        scratch.decision = decision;
+    } else if decision.allow != scratch.decision.allow {
+        scratch.differ = true;
+    }
+    if decision.reason == Reason::NoEntry {
+        scratch.decision = decision;
+        scratch.service.targets.count = 1;
+        scratch.differ = false;
+    }
 }
 
 /// No class: the tables lack what they must have.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use netlab_ebpf::abi::{
     Address, CidrKey, Device, Direction, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey,
-    PolicyValue, RulesetPorts, Transport, Word, echo_address, mapped, port_page_index,
+    PolicyValue, RulesetPorts, ServiceKey, ServiceValue, Transport, Word, echo_address, mapped,
+    port_page_index,
 };
 use netlab_ebpf::judge::{Hook, Judgement, Socket, Tables, judge};
 use netlab_ebpf::reason::Reason;
@@ -34,6 +35,7 @@ pub(crate) struct Host {
     pub(crate) fragments: RefCell<BTreeMap<FragmentKey, FragmentValue>>,
     pub(crate) now: Cell<u32>,
     pub(crate) socket: Option<Socket>,
+    pub(crate) services: BTreeMap<ServiceKey, ServiceValue>,
 }
 
 impl Host {
@@ -137,6 +139,10 @@ impl Tables for Host {
 
     fn policy(&self, key: &PolicyKey) -> Option<PolicyValue> {
         self.policy.get(key).copied()
+    }
+
+    fn service(&self, key: &ServiceKey, into: &mut ServiceValue) -> bool {
+        self.services.get(key).map(|value| *into = *value).is_some()
     }
 
     fn flow(&self, key: &FlowKey) -> Option<Flow> {

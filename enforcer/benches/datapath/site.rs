@@ -137,6 +137,7 @@ impl Site {
             ],
             peers: prefixes,
             pods: vec![pod("db", 1, DB)?, pod("web", 2, WEB)?],
+            ..Change::default()
         })
     }
 }

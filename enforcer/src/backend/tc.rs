@@ -20,7 +20,7 @@ use netlab_plugin::contract::{Applied, Backend, BackendError, Capabilities, Left
 use serde_json::Value;
 
 use self::claims::{Found, find, find_present};
-use crate::attach::{Attached, Link};
+use crate::attach::{Attached, Link, Wire};
 use crate::audit::Audit;
 use crate::error::EnforceError;
 use crate::instance::{Datapath, LoadOptions};
@@ -50,6 +50,8 @@ struct Loaded {
     /// The last update left something behind under numbers that the next may use.
     stale: bool,
     claims: BTreeMap<u32, Claim>,
+    /// Devices by which packets leave the node.
+    wires: Vec<Wire>,
     pinned: Option<Pinned>,
     steps: Steps,
 }
@@ -109,7 +111,7 @@ impl TcBackend {
 
     fn with(netns: Netns, datapath: Datapath, pinned: Option<Pinned>, steps: Steps) -> Self {
         let (claims, tables) = (BTreeMap::new(), None);
-        let loaded = Loaded { datapath, tables, stale: false, claims, pinned, steps };
+        let loaded = Loaded { datapath, tables, stale: false, claims, wires: Vec::new(), pinned, steps };
         Self { netns, admission: Admission::new(), loaded, notes: [Value::Null, Value::Null] }
     }
 
@@ -228,6 +230,7 @@ impl TcBackend {
         let loaded = &mut self.loaded;
         loaded.stale = false;
         loaded.forget_lost_claims(&self.netns, &found)?;
+        loaded.claim_wires(&self.netns, &change.wires)?;
         let mut fresh = loaded.claim_new(&self.netns, &found)?;
         loaded.claims.append(&mut fresh);
         let devices = &loaded.datapath.policy().devices;
@@ -268,7 +271,15 @@ impl TcBackend {
         };
         let devices = found.iter().map(record).collect();
         audit.maps(self.loaded.datapath.policy(), tables, &devices)?;
-        audit.compared("hooks", None, 2 * change.pods.len(), 0);
+        audit.compared("hooks", None, 2 * change.pods.len() + change.wires.len(), 0);
+        let there = in_netns(&self.netns, || {
+            let there = self.loaded.wires.iter().filter(|wire| wire.is_there());
+            Ok(there.map(|wire| wire.interface().to_owned()).collect::<Vec<_>>())
+        })?;
+        for wire in change.wires.iter().filter(|wire| !there.contains(wire)) {
+            let what = "has no program of ours: what was deferred leaves the node by it unjudged";
+            audit.differs("hooks", format!("device {wire}"), what);
+        }
         for pod in &change.pods {
             let name = format!("{}/{}", pod.namespace, pod.name);
             let hook = format!("interface {} of pod {name}", pod.interface);
@@ -333,7 +344,11 @@ fn carry_out(
     let update = Update::plan(maps, state, former, next, steps)?;
     loaded.record(next, note)?;
     steps.done(Step::Recorded);
-    let mut fresh = match update.prepare().and_then(|()| loaded.claim_new(netns, found)) {
+    let prepared = update
+        .prepare()
+        .and_then(|()| loaded.claim_wires(netns, &next.change.wires))
+        .and_then(|()| loaded.claim_new(netns, found));
+    let mut fresh = match prepared {
         Ok(fresh) => fresh,
         Err(error) => {
             update.undo();
@@ -351,6 +366,8 @@ fn carry_out(
     loaded.let_go(found);
     // What is stale shows in the audit and goes before the next change; the change itself is in force.
     loaded.stale = update.finish().is_err();
+    // When no packet of before is under way to them.
+    loaded.let_wires_go(&next.change.wires);
     // A change that is not noted as finished is finished again by whoever takes over, which changes nothing.
     let _ = loaded.note_finished();
     Ok(())

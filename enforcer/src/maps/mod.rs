@@ -13,7 +13,7 @@ use std::sync::Arc;
 use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{
     Address, CidrKey, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
-    PortPage, RulesetPorts,
+    PortPage, RulesetPorts, ServiceKey, ServiceValue,
 };
 
 use netlab_ebpf::reason::FIRST_COMPILED_ENTRY;
@@ -50,6 +50,8 @@ pub struct MapSizes {
     pub port_classes: u32,
     /// Policy-map entries.
     pub policy: u32,
+    /// Addresses and ports of Services.
+    pub services: u32,
     /// IPv4 flows.
     pub conntrack4: u32,
     /// IPv6 flows.
@@ -74,6 +76,7 @@ impl MapSizes {
         port_tables: 1_024,
         port_classes: 4_096,
         policy: 262_144,
+        services: 65_536,
         conntrack4: 262_144,
         conntrack6: 131_072,
         fragments: 8_192,
@@ -91,6 +94,7 @@ impl MapSizes {
         port_tables: 64,
         port_classes: 256,
         policy: 16_384,
+        services: 1_024,
         conntrack4: 1_024,
         conntrack6: 1_024,
         fragments: 256,
@@ -114,6 +118,7 @@ impl MapSizes {
             port_tables: self.port_tables.max(last(tables.as_ref())),
             port_classes: self.port_classes.max(last(image.port_classes.keys().next_back())),
             policy: self.policy.max(count(image.policy.len())),
+            services: self.services.max(count(image.services.len())),
             counters: self.counters.max(count(entries.len()).saturating_add(FIRST_COMPILED_ENTRY)),
             ..self
         }
@@ -129,6 +134,7 @@ impl MapSizes {
             "PORT_PAGES" => self.port_tables.saturating_mul(PAGES_OF_TABLE),
             "PORT_CLASSES" => self.port_classes,
             "POLICY" => self.policy,
+            "SERVICES" => self.services,
             "CONNTRACK4" => self.conntrack4,
             "CONNTRACK6" => self.conntrack6,
             "FRAGMENTS" => self.fragments,
@@ -157,12 +163,14 @@ pub struct PolicyMaps {
     pub port_classes: Table<u32, PortPage>,
     /// The policy-map entries.
     pub policy: Table<PolicyKey, PolicyValue>,
+    /// Where the addresses of Services lead.
+    pub services: Table<ServiceKey, ServiceValue>,
 }
 
 impl PolicyMaps {
     /// Their names in the object.
-    pub const NAMES: [&'static str; 7] =
-        ["DEVICES", "PEERS", "CIDRS", "RULESETS", "PORT_PAGES", "PORT_CLASSES", "POLICY"];
+    pub const NAMES: [&'static str; 8] =
+        ["DEVICES", "PEERS", "CIDRS", "RULESETS", "PORT_PAGES", "PORT_CLASSES", "POLICY", "SERVICES"];
 
     pub(crate) fn take(fds: &mut BTreeMap<String, Arc<OwnedFd>>) -> Result<Self, MapError> {
         Ok(Self {
@@ -173,12 +181,13 @@ impl PolicyMaps {
             port_pages: Table::new("PORT_PAGES", fd(fds, "PORT_PAGES")?)?,
             port_classes: Table::new("PORT_CLASSES", fd(fds, "PORT_CLASSES")?)?,
             policy: Table::new("POLICY", fd(fds, "POLICY")?)?,
+            services: Table::new("SERVICES", fd(fds, "SERVICES")?)?,
         })
     }
 
     /// The kernel's id of each map, by name.
     pub fn ids(&self) -> BTreeMap<&'static str, u32> {
-        let Self { devices, peers, cidrs, rulesets, port_pages, port_classes, policy } = self;
+        let Self { devices, peers, cidrs, rulesets, port_pages, port_classes, policy, services } = self;
         BTreeMap::from([
             ("DEVICES", devices.table().id()),
             ("PEERS", peers.id()),
@@ -187,12 +196,13 @@ impl PolicyMaps {
             ("PORT_PAGES", port_pages.id()),
             ("PORT_CLASSES", port_classes.id()),
             ("POLICY", policy.id()),
+            ("SERVICES", services.id()),
         ])
     }
 
     /// Handles of the maps, by name, for a second instance.
     pub(crate) fn handles(&self) -> BTreeMap<&'static str, Arc<OwnedFd>> {
-        let Self { devices, peers, cidrs, rulesets, port_pages, port_classes, policy } = self;
+        let Self { devices, peers, cidrs, rulesets, port_pages, port_classes, policy, services } = self;
         BTreeMap::from([
             ("DEVICES", devices.table().shared_fd()),
             ("PEERS", peers.shared_fd()),
@@ -201,6 +211,7 @@ impl PolicyMaps {
             ("PORT_PAGES", port_pages.shared_fd()),
             ("PORT_CLASSES", port_classes.shared_fd()),
             ("POLICY", policy.shared_fd()),
+            ("SERVICES", services.shared_fd()),
         ])
     }
 }

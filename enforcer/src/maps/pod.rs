@@ -4,7 +4,7 @@
 
 use netlab_ebpf::abi::{
     CidrKey, Device, Event, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, LastDrop, PeerValue,
-    PolicyKey, PolicyValue, RulesetPorts,
+    PolicyKey, PolicyValue, RulesetPorts, ServiceKey, ServiceValue,
 };
 
 /// A type whose values are their bytes.
@@ -42,6 +42,8 @@ pod!(
     PolicyKey,
     PolicyValue,
     RulesetPorts,
+    ServiceKey,
+    ServiceValue,
 );
 
 /// A value's bytes.

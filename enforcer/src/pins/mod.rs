@@ -4,7 +4,7 @@
 //! ```text
 //! <bpffs>/v<ABI>/maps/POLICY …          every map of the object
 //! <bpffs>/v<ABI>/programs/from_pod …    the programs that the links run
-//! <bpffs>/v<ABI>/links/<ifindex>-from_pod …
+//! <bpffs>/v<ABI>/links/<ifindex>-from_pod … also -to_wire, of a device by which packets leave the node
 //! <state>/v<ABI>/…                      the journal
 //! ```
 //!
@@ -28,7 +28,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use crate::attach::{Link, hook};
 use crate::bpf;
 use crate::events::{EventError, Events};
-use crate::instance::Datapath;
+use crate::instance::{Datapath, Program};
 use crate::maps::{self, MapError, PolicyMaps, StateMaps};
 use crate::object::{CONSTANTS, PROGRAMS};
 
@@ -160,9 +160,9 @@ impl Pins {
             fs::create_dir_all(&path).map_err(io_error("make", &path))?;
         }
         Self::pin_maps(&half, datapath)?;
-        for (name, direction) in named() {
+        for (name, program) in named(datapath) {
             let path = half.join("programs").join(name);
-            bpf::pin(datapath.program(direction).fd(), &path).map_err(io_error("pin", &path))?;
+            bpf::pin(program.fd(), &path).map_err(io_error("pin", &path))?;
         }
         fs::rename(&half, self.set()).map_err(io_error("rename", &half))
     }
@@ -171,8 +171,8 @@ impl Pins {
     pub(crate) fn replace_programs(&self, datapath: &Datapath) -> Result<(), PinError> {
         let set = self.set();
         Self::pin_maps(&set, datapath)?;
-        for (name, direction) in named() {
-            replace(datapath.program(direction).fd(), &set.join("programs").join(name))?;
+        for (name, program) in named(datapath) {
+            replace(program.fd(), &set.join("programs").join(name))?;
         }
         Ok(())
     }
@@ -192,6 +192,11 @@ impl Pins {
     /// Where a link of ours has its pin.
     pub(crate) fn link_path(&self, ifindex: u32, direction: Direction) -> PathBuf {
         self.set().join("links").join(format!("{ifindex}-{}", program_name(direction)))
+    }
+
+    /// The same for a device by which packets leave the node.
+    pub(crate) fn wire_path(&self, ifindex: u32) -> PathBuf {
+        self.set().join("links").join(format!("{ifindex}-{}", PROGRAMS[2]))
     }
 
     /// The links of our set. Pins of links that are off their hooks go.
@@ -307,8 +312,10 @@ fn pin_name(map: &str) -> &str {
     map.trim_start_matches('.')
 }
 
-fn named() -> [(&'static str, Direction); 2] {
-    [(PROGRAMS[0], Direction::Egress), (PROGRAMS[1], Direction::Ingress)]
+fn named(datapath: &Datapath) -> [(&'static str, &Program); 3] {
+    let [from_pod, to_pod, to_wire] = PROGRAMS;
+    let of = |direction| datapath.program(direction);
+    [(from_pod, of(Direction::Egress)), (to_pod, of(Direction::Ingress)), (to_wire, datapath.to_wire())]
 }
 
 pub(crate) fn program_name(direction: Direction) -> &'static str {

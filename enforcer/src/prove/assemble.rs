@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::Verdict;
-use netlab_core::policy::evaluate::{Outcome, Side, side, undefined};
+use netlab_core::policy::evaluate::{Outcome, Side, ViaRef, side, undefined};
 use netlab_core::policy::query::{Pair, policed_pod};
 use netlab_core::policy::trial::{HopVerdict, Trial};
 use netlab_ebpf::abi::{Direction, PolicyValue};
@@ -55,6 +55,7 @@ pub(super) fn proof(
         not_examined.push("the kernel: nothing was sent".to_owned());
     }
     let undefined = undefined(hops.iter().map(|hop| &hop.side));
+    let undefined = prediction.left_open.clone().or(undefined);
     if undefined.is_some() != (prediction.spec == Outcome::Undefined) {
         let tables = undefined.as_deref().unwrap_or("no tie");
         differences.push(format!("the spec says {}, the compiled tables hold {tables}", prediction.spec));
@@ -85,6 +86,7 @@ pub(super) fn proof(
     Proof {
         outcome,
         query: query(pair),
+        via: pair.via.as_ref().map(ViaRef::from),
         predicted: prediction.spec,
         undefined,
         observed,
@@ -205,6 +207,9 @@ fn disagreements(prediction: &Prediction, observation: &Observation) -> Vec<Stri
 /// Entries that moved and are neither on the packet's way nor part of the network's own business.
 fn stray_counters(prediction: &Prediction, counters: &[CounterDelta]) -> Vec<u32> {
     let mut expected: BTreeSet<u32> = prediction.hops.iter().flatten().map(|hop| hop.entry).collect();
+    if prediction.hops.iter().flatten().any(|hop| hop.deferred) {
+        expected.insert(Reason::Deferred.entry());
+    }
     expected.extend(
         [Reason::Flow, Reason::Neighbour, Reason::MulticastControl, Reason::Related].map(Reason::entry),
     );

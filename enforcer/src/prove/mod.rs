@@ -21,9 +21,11 @@ use std::collections::BTreeSet;
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::query::{End, Pair, Query, pairs, policed_pod};
-use netlab_core::policy::trial::Trial;
+use netlab_core::policy::trial::{Egress, Trial};
 use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
+use netlab_core::service::nftables::Layout;
 use netlab_lab::Lab;
+use netlab_lab::proxy::ProxyMode;
 use netlab_node::Netns;
 
 use self::error::ProveError;
@@ -108,12 +110,28 @@ pub enum Written<'a> {
 /// proof notices.
 pub type Interference<'a> = &'a mut dyn FnMut(Written<'_>);
 
+/// How nodes lead from Services to their endpoints, where nothing else is asked for.
+pub const DEFAULT_PROXY: ProxyMode = ProxyMode::Nftables(Layout::Maps);
+
 /// Proves a question.
 ///
 /// # Errors
 /// [`ProveError`] when a proof could not be tried at all.
 pub fn prove(loaded: &Loaded, query: &Query, datapath: Datapath) -> Result<Proven, ProveError> {
     prove_with(loaded, query, datapath, &mut |_| ())
+}
+
+/// The same with this proxy on the nodes.
+///
+/// # Errors
+/// [`ProveError`] when a proof could not be tried at all.
+pub fn prove_by(
+    loaded: &Loaded,
+    query: &Query,
+    datapath: Datapath,
+    proxy: ProxyMode,
+) -> Result<Proven, ProveError> {
+    prove_interfered(loaded, query, datapath, proxy, &mut |_| ())
 }
 
 /// Proves a question while somebody interferes with what was written, once per node.
@@ -126,6 +144,16 @@ pub fn prove_with(
     datapath: Datapath,
     interfere: Interference<'_>,
 ) -> Result<Proven, ProveError> {
+    prove_interfered(loaded, query, datapath, DEFAULT_PROXY, interfere)
+}
+
+fn prove_interfered(
+    loaded: &Loaded,
+    query: &Query,
+    datapath: Datapath,
+    proxy: ProxyMode,
+    interfere: Interference<'_>,
+) -> Result<Proven, ProveError> {
     let cluster = &loaded.cluster;
     let (pairs, not_asked) = askable(cluster, query);
     if pairs.is_empty() {
@@ -133,8 +161,12 @@ pub fn prove_with(
     }
     let rulesets = compile_for(loaded, &pairs)?;
     let trial = Trial::new(&rulesets)?;
+    let seen = match datapath {
+        Datapath::Nft => Egress::AfterTranslation,
+        Datapath::Tc | Datapath::None => Egress::BeforeTranslation,
+    };
     let predictions: Vec<Prediction> =
-        pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair)).collect();
+        pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair, seen)).collect();
     let mut place = match datapath {
         Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs, interfere)?)),
         Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs, interfere)?)),
@@ -143,7 +175,10 @@ pub fn prove_with(
     let mut proofs = Vec::with_capacity(pairs.len());
     for (pair, prediction) in pairs.iter().zip(&predictions) {
         let observation = match &mut place {
-            Some(place) => Some(place.observe(cluster, pair, prediction)?),
+            Some(place) => {
+                place::lead(cluster, place.lab(), pair, proxy)?;
+                Some(place.observe(cluster, pair, prediction)?)
+            }
             None => None,
         };
         let mut proof = assemble::proof(cluster, &rulesets, &trial, pair, prediction, observation);

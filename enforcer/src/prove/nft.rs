@@ -11,9 +11,10 @@ use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::evaluate;
+use netlab_core::policy::frame::Tuple;
 use netlab_core::policy::query::Pair;
 use netlab_lab::Lab;
-use netlab_lab::traffic::{Flow, Outcome, Sent, Wait};
+use netlab_lab::traffic::{Outcome, Sent, Wait};
 use netlab_plugin::contract::Backend;
 
 use super::error::ProveError;
@@ -50,7 +51,7 @@ impl NftPlace {
             let netns = lab.node(&node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
             let mut backend = NftBackend::inside(netns);
             backend
-                .apply(&rulesets.change(1, |key| interfaces.get(key).cloned()))
+                .apply(&place::change(cluster, &lab, rulesets, &node, &interfaces))
                 .map_err(|source| ProveError::Backend { backend: "nft", source })?;
             interfere(Written::Nft(&mut backend, lab.node(&node)?));
             nodes.insert(node, backend);
@@ -73,7 +74,8 @@ impl NftPlace {
         let sites = place::hooks(cluster, &self.lab, pair)?;
         let before = self.counters(&sites)?;
         let denying = prediction.hops.iter().flatten().find(|hop| hop.verdict == Verdict::Deny);
-        let (sent, after) = self.send(cluster, pair, &sites, &before, denying.map(|hop| hop.entry))?;
+        let (sent, after) =
+            self.send((cluster, pair, prediction.arriving), &sites, &before, denying.map(|hop| hop.entry))?;
         let counters = wire::moved(&before, &after);
         let counted = |entry: u32| counters.iter().any(|delta| delta.entry == entry);
         let mut differences = Vec::new();
@@ -126,13 +128,12 @@ impl NftPlace {
     /// One packet, and the counters when its fate is known.
     fn send(
         &self,
-        cluster: &Cluster,
-        pair: &Pair,
+        (cluster, pair, arriving): (&Cluster, &Pair, Tuple),
         sites: &[Option<HookSite>; 2],
         before: &BTreeMap<u32, u64>,
         denying: Option<u32>,
     ) -> Result<(Sent, BTreeMap<u32, u64>), ProveError> {
-        let mut flow = Flow::open(&self.lab, &wire::packet(cluster, pair))?;
+        let mut flow = wire::open(&self.lab, cluster, pair, arriving)?;
         flow.send()?;
         let end = Instant::now() + ARRIVAL;
         loop {

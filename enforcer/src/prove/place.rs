@@ -4,11 +4,15 @@
 //! signal, removes everything. It knows who is where, not what is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::policy::Rulesets;
+use netlab_core::policy::change::Change;
+use netlab_core::policy::frontends::Site;
 use netlab_core::policy::query::{End, Pair, policed_pod};
 use netlab_ebpf::abi::Direction;
+use netlab_lab::proxy::{self, ProxyMode};
 use netlab_lab::{Lab, Place as LabPlace, Plan, Selection};
 
 use super::error::ProveError;
@@ -26,6 +30,9 @@ pub(super) fn build(cluster: &Cluster, pairs: &[Pair]) -> Result<Lab, ProveError
                 Who::External => _ = external.insert(address),
             }
         }
+    }
+    for via in pairs.iter().filter_map(|pair| pair.via.as_ref()) {
+        nodes.extend(cluster.nodes.contains_key(&via.node).then(|| via.node.clone()));
     }
     let selection = Selection { pods: Some(pods), nodes: Some(nodes), external };
     let plan = Plan::new(cluster, &selection).map_err(netlab_lab::LabError::from)?;
@@ -74,19 +81,30 @@ pub(super) struct HookSite {
     pub(super) ifindex: u32,
     /// The interface by which the packet entered the node; 0 when the node sent it.
     pub(super) ingress_ifindex: u32,
+    /// The interface at which a deferred verdict falls.
+    pub(super) deferred_ifindex: u32,
 }
 
 /// The hooks of a pair: source egress, destination ingress.
 pub(super) fn hooks(cluster: &Cluster, lab: &Lab, pair: &Pair) -> Result<[Option<HookSite>; 2], ProveError> {
     let from = policed_pod(cluster, &pair.from);
     let to = policed_pod(cluster, &pair.to);
-    if from.is_some() && from == to {
+    if from.is_some() && from == to && pair.via.is_none() {
         return Ok([None, None]);
     }
     let egress = match &from {
         Some(key) => {
             let interface = lab.host_interface(key)?;
+            let same_node = match &to {
+                Some(to) => Some(lab.host_interface(to)?).filter(|there| there.node == interface.node),
+                None => None,
+            };
+            let deferred_ifindex = match same_node {
+                Some(there) => there.index,
+                None => lab.uplink(&interface.node)?,
+            };
             Some(HookSite {
+                deferred_ifindex,
                 direction: Direction::Egress,
                 pod: key.clone(),
                 node: interface.node.clone(),
@@ -107,6 +125,7 @@ pub(super) fn hooks(cluster: &Cluster, lab: &Lab, pair: &Pair) -> Result<[Option
                 _ => lab.uplink(&node)?,
             };
             Some(HookSite {
+                deferred_ifindex: interface.index,
                 direction: Direction::Ingress,
                 pod: key.clone(),
                 node,
@@ -117,6 +136,29 @@ pub(super) fn hooks(cluster: &Cluster, lab: &Lab, pair: &Pair) -> Result<[Option
         None => None,
     };
     Ok([egress, ingress])
+}
+
+/// The change for a node of the lab: its pods, and what its proxy translates for them.
+pub(super) fn change(
+    cluster: &Cluster,
+    lab: &Lab,
+    rulesets: &Rulesets,
+    node: &str,
+    interfaces: &BTreeMap<ObjectKey, String>,
+) -> Change {
+    let change = rulesets.change(1, |key| interfaces.get(key).cloned());
+    let place = LabPlace::Node(node.to_owned());
+    let addresses = lab.plan().own_addresses(&place);
+    let wires = lab.plan().wires(node);
+    change.serving(Site { cluster, node, addresses: &addresses, wires: &wires })
+}
+
+/// Has a node's proxy lead the Service of a pair to the pair's endpoint, and to no other: which it chooses is chance.
+pub(super) fn lead(cluster: &Cluster, lab: &Lab, pair: &Pair, mode: ProxyMode) -> Result<(), ProveError> {
+    let Some(via) = &pair.via else { return Ok(()) };
+    let endpoint = SocketAddr::new(pair.tuple.destination, pair.tuple.destination_port);
+    let only = proxy::Only { service: &via.service, endpoint };
+    Ok(proxy::program_node(lab, cluster, &via.node, mode, Some(only))?)
 }
 
 /// The interfaces of each node's pods, by node.

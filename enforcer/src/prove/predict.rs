@@ -6,10 +6,11 @@
 use netlab_core::input::WireObjects;
 use netlab_core::model::cluster::{Cluster, Pod};
 use netlab_core::policy::change::Verdict;
-use netlab_core::policy::evaluate::Outcome;
+use netlab_core::policy::evaluate::{Outcome, left_open};
+use netlab_core::policy::frame::Tuple;
 use netlab_core::policy::oracle::{self, IpProtocol, Oracle, Question};
 use netlab_core::policy::query::{End, Pair, owner};
-use netlab_core::policy::trial::{HopVerdict, Trial};
+use netlab_core::policy::trial::{Egress, HopVerdict, Trial};
 
 /// What the specification and the tables say, separately.
 #[derive(Clone, Debug)]
@@ -22,24 +23,39 @@ pub struct Prediction {
     pub tables: Verdict,
     /// What the tables say at each hook: source egress, destination ingress.
     pub hops: [Option<HopVerdict>; 2],
+    /// The packet as it comes to its destination.
+    pub arriving: Tuple,
+    /// Why the API does not say what the node's proxy makes of the packet, if it does not.
+    pub left_open: Option<String>,
 }
 
 impl Prediction {
     /// Asks both.
-    pub fn new(cluster: &Cluster, objects: &WireObjects, trial: &Trial, pair: &Pair) -> Self {
-        let answer = Oracle::new(objects).judge(&question(cluster, pair));
-        let hops = trial.hops(cluster, pair);
+    pub fn new(cluster: &Cluster, objects: &WireObjects, trial: &Trial, pair: &Pair, seen: Egress) -> Self {
+        let oracle = Oracle::new(objects);
+        let question = question(cluster, pair);
+        let answer = match &pair.via {
+            Some(_) => oracle.judge_through_service(&question),
+            None => oracle.judge(&question),
+        };
+        let hops = trial.hops_seen(cluster, pair, seen);
+        let left_open = left_open(pair, &hops);
         let denied = hops.iter().flatten().any(|hop| hop.verdict == Verdict::Deny);
         Self {
-            spec: verdict(answer.verdict),
+            spec: if left_open.is_some() { Outcome::Undefined } else { verdict(answer.verdict) },
             spec_sides: [verdict(answer.egress.verdict), verdict(answer.ingress.verdict)],
             tables: if denied { Verdict::Deny } else { Verdict::Allow },
             hops,
+            arriving: trial.arriving(cluster, pair),
+            left_open,
         }
     }
 
     /// Where the two differ, in words; empty when they agree on every side.
     pub fn differences(&self) -> Vec<String> {
+        if self.left_open.is_some() {
+            return Vec::new();
+        }
         let names = ["egress", "ingress"];
         let sides = names.into_iter().zip(self.spec_sides).zip(&self.hops);
         sides

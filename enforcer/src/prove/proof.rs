@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use netlab_core::policy::change::Verdict;
-use netlab_core::policy::evaluate::{Outcome, Side, TierName};
+use netlab_core::policy::evaluate::{Outcome, Side, TierName, ViaRef};
 use netlab_core::policy::near_miss::NearMiss;
 use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use serde::Serialize;
@@ -52,6 +52,9 @@ pub struct Proof {
     pub outcome: ProofOutcome,
     /// The packet.
     pub query: ProvenQuery,
+    /// By which address of a Service it was sent, if its node translates that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<ViaRef>,
     /// What the specification says. The compiled tables agree, or the outcome is contradicted; where it is undefined
     /// they deny.
     pub predicted: Outcome,

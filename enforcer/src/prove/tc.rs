@@ -13,14 +13,14 @@ use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::policy::Rulesets;
 use netlab_core::policy::change::{Change, Verdict};
 use netlab_core::policy::evaluate;
-use netlab_core::policy::frame::opening;
+use netlab_core::policy::frame::{Tuple, opening};
 use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
 use netlab_core::policy::trial::HopVerdict;
-use netlab_ebpf::abi::{Address, Device, Direction, Event, PolicyValue, mapped};
+use netlab_ebpf::abi::{Address, Device, Direction, Event, PolicyValue, ServiceKey, ServiceValue, mapped};
 use netlab_ebpf::reason::{FIRST_COMPILED_ENTRY, Reason};
 use netlab_lab::Lab;
-use netlab_lab::traffic::{Flow, Sent, Wait};
+use netlab_lab::traffic::{Sent, Wait};
 use netlab_plugin::contract::Backend;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -98,7 +98,7 @@ impl TcPlace {
                 .map(|(node, interfaces)| {
                     let (lab, asked) = (&lab, asked.remove(&node).unwrap_or_default());
                     scope.spawn(move || {
-                        let enforced = enforce(lab, &node, rulesets, &interfaces, &asked);
+                        let enforced = enforce(cluster, lab, &node, rulesets, &interfaces, &asked);
                         (node, enforced)
                     })
                 })
@@ -143,10 +143,11 @@ impl TcPlace {
         };
         self.test_run(pair, &sites, prediction, &mut observation)?;
         let before = self.counters(&sites)?;
-        let sent = self.wire(cluster, pair, &sites, &mut observation)?;
+        let sent = self.wire((cluster, pair, prediction), &sites, &mut observation)?;
         let after = self.counters(&sites)?;
         observation.counters = wire::moved(&before, &after);
         self.read_back(&sites, prediction, &mut observation)?;
+        self.read_service(pair, &sites, &mut observation.differences)?;
         let said = wire::verdict(&sent, pair, dropped(&sites, &observation));
         observation.observed = said.verdict.and_then(evaluate::Outcome::settled);
         if said.verdict.is_some() {
@@ -165,7 +166,9 @@ impl TcPlace {
         prediction: &Prediction,
         observation: &mut Observation,
     ) -> Result<(), ProveError> {
-        let Some(frame) = opening(&pair.tuple) else { return Ok(()) };
+        let (Some(sent), Some(arriving)) = (opening(&pair.sent()), opening(&prediction.arriving)) else {
+            return Ok(());
+        };
         let mut verdicts = Vec::new();
         let mut words = Vec::new();
         for (site, predicted) in sites.iter().zip(&prediction.hops) {
@@ -180,12 +183,25 @@ impl TcPlace {
                     site.node
                 ));
             }
-            let run = self
-                .lab
-                .node(&site.node)?
-                .run(|| witness.test_run(&frame, site.ifindex, site.ingress_ifindex))
+            let deferred = predicted.is_some_and(|hop| hop.deferred);
+            let frame = if site.direction == Direction::Egress { &sent } else { &arriving };
+            let netns = self.lab.node(&site.node)?;
+            let mut run = netns
+                .run(|| witness.test_run(frame, site.ifindex, site.ingress_ifindex))
                 .map_err(ProveError::kernel("cannot enter the node"))?
                 .map_err(ProveError::kernel("the test run failed"))?;
+            if deferred {
+                if run.event.is_none_or(|event| event.reason != Reason::Deferred as u8) {
+                    observation.differences.push(format!(
+                        "test-run at {}'s veth: the verdict was to be deferred, and was not",
+                        site.pod
+                    ));
+                }
+                run = netns
+                    .run(|| witness.test_run_deferred(&arriving, site.deferred_ifindex, site.ifindex))
+                    .map_err(ProveError::kernel("cannot enter the node"))?
+                    .map_err(ProveError::kernel("the test run failed"))?;
+            }
             verdicts.push(if run.allow { Verdict::Allow } else { Verdict::Deny });
             let Some(event) = run.event else {
                 words.push("no event".to_owned());
@@ -207,8 +223,7 @@ impl TcPlace {
     /// Witness 4: one packet. What each hook decided goes into the observation.
     fn wire(
         &mut self,
-        cluster: &Cluster,
-        pair: &Pair,
+        (cluster, pair, prediction): (&Cluster, &Pair, &Prediction),
         sites: &[Option<HookSite>; 2],
         observation: &mut Observation,
     ) -> Result<Sent, ProveError> {
@@ -227,14 +242,14 @@ impl TcPlace {
             // Packets that were freed earlier may have had the address that ours will get.
             reasons.read();
         }
-        let mut flow = Flow::open(&self.lab, &wire::packet(cluster, pair))?;
+        let mut flow = wire::open(&self.lab, cluster, pair, prediction.arriving)?;
         flow.send()?;
         let end = Instant::now() + ARRIVAL;
         let mut seen: Vec<Seen> = Vec::new();
         let sent = loop {
             let left = end.saturating_duration_since(Instant::now());
             let sent = flow.wait(&Wait::for_at_most(left).or_until_readable(any_event.0.as_fd()))?;
-            self.collect(pair, &mut seen);
+            self.collect((pair, prediction), &mut seen);
             if seen.iter().any(|seen| seen.event.verdict == PolicyValue::DENY) {
                 break flow.wait(&Wait::for_at_most(AFTER_DROP))?;
             }
@@ -242,20 +257,24 @@ impl TcPlace {
                 break sent;
             }
         };
-        self.collect(pair, &mut seen);
-        for (slot, site) in observation.hops.iter_mut().zip(sites) {
+        self.collect((pair, prediction), &mut seen);
+        for ((slot, site), predicted) in observation.hops.iter_mut().zip(sites).zip(&prediction.hops) {
             let Some(site) = site else { continue };
-            *slot = seen.iter().find(|seen| is_of(seen, site)).map(|seen| decided(&seen.event));
+            let deferred = predicted.is_some_and(|hop| hop.deferred);
+            *slot = seen
+                .iter()
+                .find(|seen| is_of(seen, site, deferred))
+                .map(|seen| HopVerdict { deferred, ..decided(&seen.event) });
         }
         observation.drop_reason = self.drop_reason(&seen, &mut observation.not_examined);
         Ok(sent)
     }
 
     /// Keeps the events of the pair's own packet.
-    fn collect(&mut self, pair: &Pair, seen: &mut Vec<Seen>) {
+    fn collect(&mut self, (pair, prediction): (&Pair, &Prediction), seen: &mut Vec<Seen>) {
         for (node, enforced) in &mut self.nodes {
             let events = enforced.backend.datapath_mut().events().drain();
-            let carrying = events.into_iter().filter(|event| carries(event, pair));
+            let carrying = events.into_iter().filter(|event| carries(event, pair, prediction.arriving));
             seen.extend(carrying.map(|event| Seen { node: node.clone(), event }));
         }
     }
@@ -317,14 +336,57 @@ impl TcPlace {
     }
 }
 
+impl TcPlace {
+    /// Reads the row of the Service back by which the packet is sent, and compares it with what was compiled.
+    fn read_service(
+        &self,
+        pair: &Pair,
+        sites: &[Option<HookSite>; 2],
+        differences: &mut Vec<String>,
+    ) -> Result<(), ProveError> {
+        let (Some(via), Some(site)) = (&pair.via, &sites[0]) else { return Ok(()) };
+        let Some(enforced) = self.nodes.get(&site.node) else { return Ok(()) };
+        let key = ServiceKey {
+            address: stored(via.address),
+            port: via.port,
+            protocol: pair.tuple.protocol,
+            zero: 0,
+        };
+        let map = &enforced.backend.datapath().policy().services;
+        let found = map.get(&key).map_err(ProveError::kernel("cannot read SERVICES"))?;
+        let compiled = enforced.image.services.get(&key).copied();
+        if found != compiled {
+            let words =
+                |value: Option<ServiceValue>| value.map_or_else(|| "no row".to_owned(), targets_words);
+            differences.push(format!(
+                "SERVICES id {} {}:{}: compiled {}, the kernel holds {}",
+                map.id(),
+                via.address,
+                via.port,
+                words(compiled),
+                words(found)
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn targets_words(value: ServiceValue) -> String {
+    let targets = value.targets.list.iter().take(usize::from(value.targets.count));
+    let list: Vec<String> =
+        targets.map(|target| format!("class {} port {}", target.peer_class, target.port)).collect();
+    format!("{} (count {}, flags {})", list.join(", "), value.targets.count, value.targets.flags)
+}
+
 fn enforce(
+    cluster: &Cluster,
     lab: &Lab,
     node: &str,
     rulesets: &Rulesets,
     interfaces: &BTreeMap<ObjectKey, String>,
     asked: &BTreeSet<Direction>,
 ) -> Result<Enforced, ProveError> {
-    let change = rulesets.change(1, |key| interfaces.get(key).cloned());
+    let change = place::change(cluster, lab, rulesets, node, interfaces);
     let image = Image::from_change(&change)?;
     let netns = lab.node(node)?.try_clone().map_err(ProveError::kernel("cannot hold the node"))?;
     let failed = |source| ProveError::Backend { backend: "tc", source };
@@ -361,20 +423,26 @@ fn stored(address: std::net::IpAddr) -> Address {
 
 /// True for the event of the pair's own packet. A pod that is open both ways is judged without reading the packet,
 /// so its events bear no addresses.
-fn carries(event: &Event, pair: &Pair) -> bool {
+fn carries(event: &Event, pair: &Pair, arriving: Tuple) -> bool {
     if event.protocol == 0 && event.source == [0; 16] {
         return true;
     }
-    event.source == stored(pair.tuple.source)
-        && event.destination == stored(pair.tuple.destination)
-        && event.protocol == pair.tuple.protocol
-        && (event.source_port == pair.tuple.source_port
-            || matches!(event.protocol, 1 | 58)
-            || event.source_port == 0)
+    // Before the node's translation, after that of its destination, and after that of its source.
+    [pair.sent(), pair.tuple, arriving].iter().any(|tuple| {
+        event.source == stored(tuple.source)
+            && event.destination == stored(tuple.destination)
+            && event.protocol == tuple.protocol
+            && (event.source_port == tuple.source_port
+                || matches!(event.protocol, 1 | 58)
+                || event.source_port == 0
+                || tuple.source != pair.tuple.source)
+    })
 }
 
-fn is_of(Seen { node, event }: &Seen, site: &HookSite) -> bool {
-    *node == site.node && event.ifindex == site.ifindex && event.direction == site.direction as u8
+fn is_of(Seen { node, event }: &Seen, site: &HookSite, deferred: bool) -> bool {
+    // That it was deferred is not what was decided.
+    let decided = !deferred || event.entry != Reason::Deferred.entry();
+    *node == site.node && event.ifindex == site.ifindex && event.direction == site.direction as u8 && decided
 }
 
 fn decided(event: &Event) -> HopVerdict {
@@ -389,6 +457,7 @@ fn decided(event: &Event) -> HopVerdict {
         reason: Reason::from_u8(event.reason).unwrap_or(Reason::Row),
         peer_class: event.peer_class,
         port_class: event.port_class,
+        deferred: false,
     }
 }
 

@@ -6,24 +6,27 @@ use std::collections::BTreeMap;
 
 use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::change::Verdict;
+use netlab_core::policy::frame::Tuple;
 use netlab_core::policy::query::Pair;
-use netlab_lab::traffic::{Outcome, Packet, Sent};
+use netlab_lab::traffic::{Flow, Outcome, Packet, Sent};
+use netlab_lab::{Lab, LabError};
 
 use super::place;
 use super::proof::{CounterDelta, Witness};
 use super::witness::witness;
 
-/// The packet of a pair.
-pub(super) fn packet(cluster: &Cluster, pair: &Pair) -> Packet {
-    Packet {
+/// The packet of a pair, with sockets at both ends. A Service leads to the endpoint of the pair and to no other.
+pub(super) fn open(lab: &Lab, cluster: &Cluster, pair: &Pair, arriving: Tuple) -> Result<Flow, LabError> {
+    let packet = |tuple: Tuple| Packet {
         from: place::place_of(cluster, &pair.from, pair.tuple.source),
         to: place::place_of(cluster, &pair.to, pair.tuple.destination),
-        source: pair.tuple.source,
-        destination: pair.tuple.destination,
-        protocol: pair.tuple.protocol,
-        port: pair.tuple.destination_port,
-        source_port: Some(pair.tuple.source_port),
-    }
+        source: tuple.source,
+        destination: tuple.destination,
+        protocol: tuple.protocol,
+        port: tuple.destination_port,
+        source_port: Some(tuple.source_port),
+    };
+    Flow::open_translated(lab, &packet(pair.sent()), &packet(arriving))
 }
 
 /// The wire's word. `dropped` says where it was seen to be dropped.

@@ -1,10 +1,11 @@
 //! From the tables in force to the next ones, in the order in which no packet is ever judged by half of each.
 //!
 //! 1. Rows, port tables and rulesets are written that nobody reads yet.
-//! 2. Addresses get their new peer classes ([`labels`]); no live ruleset decides otherwise for it.
+//! 2. Addresses get their new peer classes ([`labels`]); no live ruleset decides otherwise for it. Services get their
+//!    next endpoints beside those of before: each pod goes by those of its own generation ([`services`]).
 //! 3. One grace period: no packet still holds what it read before.
 //! 4. New pods are claimed, each pod's word is switched by one store, and pods that are not wanted are let go.
-//! 5. Another grace period; transitional classes go, then what only the former tables had.
+//! 5. Another grace period; former endpoints and transitional classes go, then what only the former tables had.
 //!
 //! Invariant: each decision (one hook, one packet) is the old or the new policy's for that pod and the peer's old or
 //! new class. Two hooks of one packet and two pods are not switched at one instant. Whatever fails before step 4
@@ -14,6 +15,7 @@
 //! The first change of all needs no grace: nothing is claimed yet.
 
 pub mod labels;
+pub mod services;
 pub mod slots;
 pub mod step;
 pub mod tables;
@@ -21,7 +23,7 @@ pub mod tables;
 use std::collections::BTreeMap;
 
 use netlab_core::policy::change::Change;
-use netlab_ebpf::abi::{CidrKey, PolicyKey, PolicyValue, PortPage, RulesetPorts};
+use netlab_ebpf::abi::{CidrKey, PolicyKey, PolicyValue, PortPage, RulesetPorts, ServiceKey, ServiceValue};
 
 use self::labels::{Relabelling, relabel};
 use self::step::{Step, Steps};
@@ -50,6 +52,8 @@ pub struct Update<'a> {
     relabelling: Relabelling,
     /// Rows that are written in step 1: new ones and transitional ones.
     rows: BTreeMap<PolicyKey, PolicyValue>,
+    /// Services as they are while pods are switched: those that change.
+    services: BTreeMap<ServiceKey, ServiceValue>,
     steps: &'a Steps,
 }
 
@@ -93,7 +97,13 @@ impl<'a> Update<'a> {
         let mut rows = relabelling.rows.clone();
         rows.extend(next.tables.policy.iter().map(|(key, value)| (*key, *value)));
         rows.retain(|key, _| is_new(key));
-        Ok(Self { maps, state, former, next: next.tables, relabelling, rows, steps })
+        let services = match former {
+            Some(former) => {
+                services::both(&former.tables.services, &next.tables.services, next.change.generation)
+            }
+            None => next.tables.services.clone(),
+        };
+        Ok(Self { maps, state, former, next: next.tables, relabelling, rows, services, steps })
     }
 
     /// Steps 1 to 3. After an error they are to be undone.
@@ -122,7 +132,10 @@ impl<'a> Update<'a> {
         let added = missing(&self.next.rulesets, former.map(|former| &former.rulesets));
         maps.rulesets.set_all(added.map(|(key, value): (&u32, &RulesetPorts)| (*key, *value)))?;
         self.steps.done(Step::Ports);
-        self.label(&self.relabelling.refine, Step::Refined)
+        self.label(&self.relabelling.refine, Step::Refined)?;
+        maps.services.set_all(self.services.iter().map(|(key, value)| (*key, *value)))?;
+        self.steps.done(Step::Served);
+        Ok(())
     }
 
     /// Single addresses come first and are most; between them the order does not matter.
@@ -133,6 +146,9 @@ impl<'a> Update<'a> {
 
     /// Takes steps 1 to 3 back, as far as they came. What cannot be removed is not read by anybody.
     pub fn undo(&self) {
+        let none = BTreeMap::new();
+        let served = self.former.map_or(&none, |former| &former.tables.services);
+        let _ = self.settle(served);
         let empty = Labels::new();
         let old = self.former.map_or(&empty, |former| &former.tables.labels);
         let back = self.relabelling.refine.iter().filter_map(|(key, _)| Some((*key, *old.get(key)?)));
@@ -156,12 +172,14 @@ impl<'a> Update<'a> {
         let Some(former) = self.former else { return Ok(()) };
         self.grace()?;
         self.steps.done(Step::WaitedAgain);
+        self.settle(&self.next.services)?;
+        self.steps.done(Step::Settled);
         self.label(&self.relabelling.coarsen, Step::Coarsened)?;
         for key in &self.relabelling.remove {
             self.unlabel(key)?;
             self.steps.done(Step::Unlabelled);
         }
-        if !self.relabelling.rows.is_empty() {
+        if !self.relabelling.rows.is_empty() || !self.services.is_empty() {
             self.grace()?;
         }
         let stale = former.tables.policy.keys().chain(self.relabelling.rows.keys());
@@ -177,6 +195,16 @@ impl<'a> Update<'a> {
         let gone = missing(&former.tables.port_classes, Some(&self.next.port_classes));
         self.maps.port_classes.set_all(gone.map(|(key, _)| (*key, [0; 256])))?;
         self.steps.done(Step::Blanked);
+        Ok(())
+    }
+
+    /// Leaves of the Services that change what they are in `wanted`.
+    fn settle(&self, wanted: &BTreeMap<ServiceKey, ServiceValue>) -> Result<(), MapError> {
+        let last = self.services.keys().filter_map(|key| Some((*key, *wanted.get(key)?)));
+        self.maps.services.set_all(last.collect::<Vec<_>>())?;
+        for key in self.services.keys().filter(|key| !wanted.contains_key(key)) {
+            self.maps.services.remove(key)?;
+        }
         Ok(())
     }
 
@@ -224,8 +252,12 @@ fn write_again(maps: &PolicyMaps, tables: &Tables) -> Result<(), EnforceError> {
     maps.port_classes.set_all(tables.port_classes.iter().map(|(key, value)| (*key, *value)))?;
     maps.port_pages.set_all(tables.port_pages.iter().map(|(key, value)| (*key, *value)))?;
     maps.rulesets.set_all(tables.rulesets.iter().map(|(key, value)| (*key, *value)))?;
+    maps.services.set_all(tables.services.iter().map(|(key, value)| (*key, *value)))?;
     let labels: Vec<(CidrKey, u32)> = tables.labels.iter().rev().map(|(key, class)| (*key, *class)).collect();
     write_labels(maps, &labels, || {})?;
+    for key in maps.services.keys()?.into_iter().filter(|key| !tables.services.contains_key(key)) {
+        maps.services.remove(&key)?;
+    }
     for key in maps.peers.keys()? {
         if !tables.labels.contains_key(&CidrKey { prefix: 128, address: key }) {
             maps.peers.remove(&key)?;

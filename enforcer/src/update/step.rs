@@ -18,6 +18,8 @@ pub enum Step {
     Ports,
     /// An address or a prefix has the label that it has while the pods are switched.
     Refined,
+    /// Services have their next endpoints beside those of before.
+    Served,
     /// Packets that read anything before that are gone.
     Waited,
     /// A new pod has its record.
@@ -30,6 +32,8 @@ pub enum Step {
     LetGo,
     /// Packets of before the switch are gone.
     WaitedAgain,
+    /// Services have their next endpoints alone.
+    Settled,
     /// An address or a prefix has its last label.
     Coarsened,
     /// A prefix is gone.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{
-    Address, CidrKey, Device, PeerValue, PolicyKey, PolicyValue, PortPage, RulesetPorts, Transport, Word,
-    echo_address,
+    Address, CidrKey, Device, PeerValue, PolicyKey, PolicyValue, PortPage, RulesetPorts, ServiceKey,
+    ServiceValue, Transport, Word, echo_address,
 };
 use netlab_ebpf::reason::FIRST_COMPILED_ENTRY;
 
@@ -31,6 +31,8 @@ pub struct Tables {
     pub policy: BTreeMap<PolicyKey, PolicyValue>,
     /// `PEERS` and `CIDRS`.
     pub labels: Labels,
+    /// `SERVICES`.
+    pub services: BTreeMap<ServiceKey, ServiceValue>,
     /// `RULESETS`.
     pub rulesets: BTreeMap<u32, RulesetPorts>,
     /// `PORT_PAGES`.
@@ -117,7 +119,8 @@ impl Tables {
     pub fn place(image: &Image, former: Option<&Self>, room: Room) -> Result<Self, EnforceError> {
         let slots = former.map_or_else(SlotsOf::default, |former| former.slots.clone()).next(image, room)?;
         let policy = image.policy.iter().map(|(key, value)| slots.row(key, value)).collect();
-        let mut tables = Self { policy, labels: labels(image), slots, ..Self::default() };
+        let (labels, services) = (labels(image), image.services.clone());
+        let mut tables = Self { policy, labels, services, slots, ..Self::default() };
         let mut places = Places::new(former);
         for (ruleset, ports) in &image.ruleset_ports {
             let mut place = |table: u32| {
@@ -133,7 +136,8 @@ impl Tables {
     /// Places an image where it was placed before.
     pub fn placed(image: &Image, slots: SlotsOf, numbers: &PortNumbers) -> Self {
         let policy = image.policy.iter().map(|(key, value)| slots.row(key, value)).collect();
-        let mut tables = Self { policy, labels: labels(image), slots, ..Self::default() };
+        let (labels, services) = (labels(image), image.services.clone());
+        let mut tables = Self { policy, labels, services, slots, ..Self::default() };
         for (ruleset, of_image) in &image.ruleset_ports {
             let slot = tables.slots.rulesets.slot(*ruleset).unwrap_or(*ruleset);
             let ports = numbers.tables.get(&slot).copied().unwrap_or_default();
@@ -194,6 +198,8 @@ impl Tables {
         room("PEERS", peers, maps.peers.max_entries())?;
         let cidrs = prefixes(&self.labels).union(&prefixes(&former.labels)).count();
         room("CIDRS", cidrs, maps.cidrs.max_entries())?;
+        let added = self.services.keys().filter(|key| !former.services.contains_key(*key)).count();
+        room("SERVICES", former.services.len() + added, maps.services.max_entries())?;
         both(&self.rulesets, &former.rulesets, "RULESETS")?;
         both(&self.port_pages, &former.port_pages, "PORT_PAGES")?;
         both(&self.port_classes, &former.port_classes, "PORT_CLASSES")?;

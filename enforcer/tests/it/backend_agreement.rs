@@ -141,7 +141,7 @@ pub(crate) fn pair(cluster: &Cluster, question: &Question) -> Option<Pair> {
         IpProtocol::Other(number) => number,
     };
     let tuple = Tuple { source, destination, protocol, source_port: 0, destination_port: question.port };
-    Some(Pair { from: end(&question.source)?, to: end(&question.destination)?, tuple })
+    Some(Pair::direct(end(&question.source)?, end(&question.destination)?, tuple))
 }
 
 /// The upstream suite on the wire: one lab and one backend, changed from step to step as a cluster would be.

@@ -50,7 +50,7 @@ impl PinSite {
     }
 
     fn set(&self) -> PathBuf {
-        self.place().bpffs.join("v1")
+        self.place().bpffs.join("v2")
     }
 }
 
@@ -200,7 +200,7 @@ fn pins_that_are_not_ours_are_refused_with_what_to_do() {
     backend.apply(&node.site.change(1, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
     node.assert_isolated();
     assert_clean(&mut backend, 1);
-    assert_eq!(names(&node.pins.place().bpffs), ["v1"]);
+    assert_eq!(names(&node.pins.place().bpffs), ["v2"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn links_of_another_version_are_taken_over_one_by_one() {
     fs::create_dir_all(node.pins.place().bpffs.join("v1-half/maps")).expect("made");
 
     let new = node.open().expect("begun");
-    assert_eq!(names(&node.pins.place().bpffs), ["v0", "v1"]);
+    assert_eq!(names(&node.pins.place().bpffs), ["v0", "v2"]);
     node.assert_isolated();
     drop(new);
     // A change that cannot be made gives the old programs back: the interface with the higher number has no place.
@@ -234,7 +234,7 @@ fn links_of_another_version_are_taken_over_one_by_one() {
     let mut new = node.open().expect("begun");
 
     new.apply(&node.site.change(1, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
-    assert_eq!(names(&node.pins.place().bpffs), ["v1"]);
+    assert_eq!(names(&node.pins.place().bpffs), ["v2"]);
     assert_eq!(names(&node.pins.set().join("links")).len(), 4);
     assert_clean(&mut new, 1);
     node.assert_isolated();
@@ -247,13 +247,13 @@ fn pins_without_a_record_stay_in_force_until_the_next_change() {
     let mut backend = node.open().expect("begun");
     backend.apply(&node.site.change(1, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
     drop(backend);
-    fs::remove_dir_all(node.pins.place().state.join("v1")).expect("removed");
+    fs::remove_dir_all(node.pins.place().state.join("v2")).expect("removed");
     let mut backend = node.open().expect("begun anew");
     assert_eq!(backend.change(), None);
     node.assert_isolated();
     backend.apply(&node.site.change(1, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
     node.assert_isolated();
-    assert_eq!(names(&node.pins.place().bpffs), ["v1"]);
+    assert_eq!(names(&node.pins.place().bpffs), ["v2"]);
     assert_clean(&mut backend, 1);
 }
 

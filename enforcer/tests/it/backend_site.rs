@@ -112,7 +112,13 @@ impl Site {
             ruleset,
             any_source: false,
         };
-        Change { generation, rulesets, peers, pods: vec![pod("db", 2, db, DB), pod("web", 1, web, WEB)] }
+        Change {
+            generation,
+            rulesets,
+            peers,
+            pods: vec![pod("db", 2, db, DB), pod("web", 1, web, WEB)],
+            ..Change::default()
+        }
     }
 }
 

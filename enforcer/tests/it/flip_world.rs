@@ -243,7 +243,7 @@ impl World {
                 destination_port: port,
             };
             let [source, destination] = [key(PODS[from]), key(PODS[to])];
-            let pair = Pair { from: End::Pod(source.clone()), to: End::Pod(destination.clone()), tuple };
+            let pair = Pair::direct(End::Pod(source.clone()), End::Pod(destination.clone()), tuple);
             let [egress, ingress] = trial.hops(&self.cluster, &pair);
             let said = |hop: Option<_>, pod| {
                 let hop: netlab_core::policy::trial::HopVerdict = hop.expect("a hook");

@@ -37,3 +37,5 @@ mod mutation_world;
 mod program_agreement;
 mod prove;
 mod seeds;
+mod services;
+mod services_world;

@@ -174,7 +174,7 @@ fn pair(question: &Question) -> Pair {
     };
     let tuple =
         Tuple { source, destination, protocol, source_port: SOURCE_PORT, destination_port: question.port };
-    Pair { from: end(&question.source), to: end(&question.destination), tuple }
+    Pair::direct(end(&question.source), end(&question.destination), tuple)
 }
 
 fn subject(pair: &Pair, direction: Direction) -> Option<ObjectKey> {

@@ -24,6 +24,7 @@ pub(crate) fn run(args: &Map, globals: &Globals, terminal: &Terminal) -> Result<
         MapName::Devices => "devices",
         MapName::Peers => "peers",
         MapName::Cidrs => "cidrs",
+        MapName::Services => "services",
         MapName::Counters => "counters",
         MapName::Conntrack => "conntrack",
     };
@@ -67,6 +68,7 @@ fn table(node: &NodeMap, map: MapName, wide: bool) -> String {
         MapName::Devices => &["POD", "INTERFACE", "RULESET", "GENERATION", "INGRESS", "EGRESS"],
         MapName::Peers => &["ADDRESS", "CLASS"],
         MapName::Cidrs => &["PREFIX", "CLASS"],
+        MapName::Services => &["ADDRESS", "PROTOCOL", "PEERS:PORT", "DIFFERENT VERDICTS"],
         MapName::Counters => &["ENTRY", "PACKETS", "BECAUSE"],
         MapName::Conntrack => &["PROTOCOL", "POD", "PEER", "OPENED BY", "ENTRY"],
     };

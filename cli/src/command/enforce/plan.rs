@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Labels, ObjectKey};
 use netlab_core::policy::change::Change;
+use netlab_core::policy::frontends::Site;
 use netlab_core::policy::image::Image;
 use netlab_core::policy::{Numbers, Rulesets, Scope};
 use netlab_ebpf::abi::Direction;
@@ -78,7 +79,10 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
         let scope = Scope::Pods(pods.keys().cloned().collect());
         let rulesets = compile_on(&input.loaded, &scope, &numbers)?.rulesets;
         numbers = rulesets.numbers.clone();
-        nodes.extend(node_plan(node, rulesets, |key| pods.get(key).filter(|_| shown(key)).cloned())?);
+        let addresses = plan.own_addresses(&Place::Node(node.clone()));
+        let wires = plan.wires(&node);
+        let site = Site { cluster, node: &node, addresses: &addresses, wires: &wires };
+        nodes.extend(node_plan(site, rulesets, |key| pods.get(key).filter(|_| shown(key)).cloned())?);
     }
     let answer = Answer { nodes };
     let incomplete = !input.not_examined.is_empty();
@@ -89,7 +93,7 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
 }
 
 fn node_plan(
-    node: String,
+    site: Site<'_>,
     rulesets: Rulesets,
     interface: impl Fn(&ObjectKey) -> Option<String>,
 ) -> Result<Option<NodePlan>, Failure> {
@@ -97,6 +101,7 @@ fn node_plan(
     if change.pods.is_empty() {
         return Ok(None);
     }
+    let (node, change) = (site.node.to_owned(), change.serving(site));
     let image = Image::from_change(&change).map_err(|error| {
         Failure::unreadable("the policies make tables that cannot be used").because(&error)
     })?;
@@ -113,6 +118,7 @@ fn node_plan(
         ("PORT_CLASSES", image.port_classes.len()),
         ("PORT_PAGES", image.port_pages.len()),
         ("RULESETS", image.ruleset_ports.len()),
+        ("SERVICES", image.services.len()),
     ]);
     Ok(Some(NodePlan { node, rows, change, policy, rulesets }))
 }

@@ -8,7 +8,7 @@ use netlab_core::input::Loaded;
 use netlab_core::policy::evaluate::Outcome;
 use netlab_enforcer::prove::error::{Blame, ProveError};
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
-use netlab_enforcer::prove::{Datapath, Proven, prove};
+use netlab_enforcer::prove::{Datapath, Proven, prove_by};
 use netlab_lab::enter_user_namespace;
 use netlab_node::capability::{KernelRelease, find_tool, missing_capabilities, try_user_namespace};
 use serde::Serialize;
@@ -52,15 +52,17 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
             "note: nftables is asked, since the eBPF program cannot be loaded here; see `netlab check`",
         );
     }
-    let proven =
-        prove(&input.loaded, &question.query, datapath).map_err(|error| could_not_try(&error, terminal))?;
+    let proven = prove_by(&input.loaded, &question.query, datapath, args.proxy.into())
+        .map_err(|error| could_not_try(&error, terminal))?;
     let Some((shown, rest)) = most_important(&proven.proofs) else {
         return Err(Failure::new(Exit::CannotTell, "there was nothing to prove"));
     };
     let mut not_examined = input.not_examined;
     let incomplete = !not_examined.is_empty();
     not_examined.extend(proven.proofs.iter().flat_map(|proof| proof.not_examined.iter().cloned()));
-    if question.service.is_some() {
+    if proven.proofs.iter().any(|proof| proof.via.is_some()) {
+        not_examined.push("which endpoint the node's proxy chooses: it was given each in turn".to_owned());
+    } else if question.service.as_ref().is_some_and(|service| !service.headless) {
         not_examined.push("how the node's proxy leads from the Service to its endpoints".to_owned());
     }
     not_examined.dedup();

@@ -211,6 +211,21 @@ impl Plan {
         self.addresses.iter().find(|(owner, _)| owner == place).map_or(&[], |(_, addresses)| addresses)
     }
 
+    /// Every address on the links of a place, those of its gateways included.
+    pub fn own_addresses(&self, place: &Place) -> Vec<IpAddr> {
+        let home = self.home(place);
+        let own = self.namespaces.iter().filter(|namespace| namespace.place == *home);
+        own.flat_map(|namespace| &namespace.addresses).map(|plan| plan.address.addr()).collect()
+    }
+
+    /// The links of a node that lead to no pod.
+    pub fn wires(&self, node: &str) -> Vec<String> {
+        let node = Place::Node(node.to_owned());
+        let ends = self.veths.iter().flat_map(|veth| [(&veth.here, &veth.there), (&veth.there, &veth.here)]);
+        let leading = ends.filter(|(near, far)| near.place == node && !matches!(far.place, Place::Pod(_)));
+        leading.map(|(near, _)| near.name.clone()).collect()
+    }
+
     /// The place that bears an address.
     pub fn place_of(&self, address: IpAddr) -> Option<&Place> {
         self.addresses

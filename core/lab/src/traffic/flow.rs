@@ -24,6 +24,8 @@ use crate::topology::Lab;
 #[derive(Debug)]
 pub struct Flow {
     packet: Packet,
+    /// The same when it arrives.
+    arriving: Packet,
     sender: OwnedFd,
     observer: Observer,
     source_port: u16,
@@ -36,22 +38,30 @@ pub struct Flow {
 impl Flow {
     /// Opens the sockets of both ends.
     pub fn open(lab: &Lab, packet: &Packet) -> Result<Self, LabError> {
-        Self::open_with(lab, packet, true)
+        Self::open_with(lab, packet, packet, true)
+    }
+
+    /// The same for a packet that the nodes on its way translate: `arriving` is what becomes of it. Its source port may
+    /// be any when its source is another.
+    pub fn open_translated(lab: &Lab, packet: &Packet, arriving: &Packet) -> Result<Self, LabError> {
+        check(arriving)?;
+        Self::open_with(lab, packet, arriving, true)
     }
 
     /// Opens the sender's socket and the raw one that sees the packet arrive, but no listener: the destination's
     /// port is closed, unless somebody else listens there.
     pub fn open_to_closed_port(lab: &Lab, packet: &Packet) -> Result<Self, LabError> {
-        Self::open_with(lab, packet, false)
+        Self::open_with(lab, packet, packet, false)
     }
 
-    fn open_with(lab: &Lab, packet: &Packet, listens: bool) -> Result<Self, LabError> {
+    fn open_with(lab: &Lab, packet: &Packet, arriving: &Packet, listens: bool) -> Result<Self, LabError> {
         check(packet)?;
-        let observer = inside(lab, &packet.to, "listen", || Observer::open(packet, listens))?;
+        let observer = inside(lab, &arriving.to, "listen", || Observer::open(arriving, listens))?;
         let action = format!("open a socket on {}", packet.source);
         let (sender, source_port) = inside(lab, &packet.from, &action, || open_sender(packet))?;
         Ok(Self {
             packet: packet.clone(),
+            arriving: arriving.clone(),
             sender,
             observer,
             source_port,
@@ -152,7 +162,7 @@ impl Flow {
 
     /// Looks at every socket without waiting. The observer goes last: what was answered has arrived before.
     fn take_in(&mut self) {
-        if self.observer.drain(&self.packet, self.source_port) {
+        if self.has_arrived() {
             self.reached = true;
         }
         if !matches!(self.outcome, Outcome::Silent) {
@@ -162,10 +172,15 @@ impl Flow {
         if let Some(outcome) = seen {
             self.answered_after = self.sent_at.map(|at| at.elapsed());
             self.outcome = outcome;
-            if self.observer.drain(&self.packet, self.source_port) {
+            if self.has_arrived() {
                 self.reached = true;
             }
         }
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        let keeps_its_source = self.arriving.source == self.packet.source;
+        self.observer.drain(&self.arriving, keeps_its_source.then_some(self.source_port))
     }
 
     fn connected(&self) -> Option<Outcome> {

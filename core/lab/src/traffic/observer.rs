@@ -37,8 +37,9 @@ impl Observer {
         std::iter::once(self.raw.as_fd()).chain(self.listener.as_ref().map(AsFd::as_fd))
     }
 
-    /// Takes in whatever has arrived and answers it. True once the packet was among it.
-    pub(super) fn drain(&mut self, packet: &Packet, source_port: u16) -> bool {
+    /// Takes in whatever has arrived and answers it. True once the packet was among it. Without a source port any will
+    /// do.
+    pub(super) fn drain(&mut self, packet: &Packet, source_port: Option<u16>) -> bool {
         let mut seen = false;
         let mut buffer = [0; 2048];
         while let Some((length, Some(from))) = socket::receive(&self.raw, &mut buffer) {
@@ -47,6 +48,8 @@ impl Observer {
             let payload = if from.is_ipv4() { wire::ipv4_payload(bytes) } else { Some(bytes) };
             if from.ip() == packet.source
                 && let Some(payload) = payload
+                && let Some(source_port) =
+                    source_port.or_else(|| wire::read_ports(payload).map(|(port, _)| port))
                 && is_it(packet, source_port, payload)
             {
                 seen = true;

@@ -202,8 +202,18 @@ impl<'a> Oracle<'a> {
     /// The concept page, on connections: the source's egress policies and the destination's ingress policies must
     /// both allow it. Each side is judged also when the other already denies.
     pub fn judge(&self, question: &Question) -> Answer {
-        let egress = self.judge_egress(question);
-        let ingress = self.judge_ingress(question);
+        self.judge_both(question, self.is_itself(question))
+    }
+
+    /// The same for a packet that its sender addressed to a Service. The API overview of the admin tiers: a pod's
+    /// connection to its own address is no subject of policies, one that comes back to it through a Service is.
+    pub fn judge_through_service(&self, question: &Question) -> Answer {
+        self.judge_both(question, false)
+    }
+
+    fn judge_both(&self, question: &Question, itself: bool) -> Answer {
+        let egress = self.judge_egress(question, itself);
+        let ingress = self.judge_ingress(question, itself);
         let verdict = match (egress.verdict, ingress.verdict) {
             (Verdict::Deny, _) | (_, Verdict::Deny) => Verdict::Deny,
             (Verdict::Undefined, _) | (_, Verdict::Undefined) => Verdict::Undefined,
@@ -215,23 +225,23 @@ impl<'a> Oracle<'a> {
     /// The source's side. The concept page, on what policies cannot do: a pod cannot be cut off from itself.
     /// Whether egress policies apply towards the pod's own node is left to implementations; here it is an
     /// ordinary destination.
-    fn judge_egress(&self, question: &Question) -> Side {
+    fn judge_egress(&self, question: &Question, itself: bool) -> Side {
         let subject = match self.subject(&question.source) {
             Ok(pod) => pod,
             Err(reason) => return Side::not_policed(reason),
         };
-        let exemption = self.is_itself(question).then_some(Exemption::Itself);
+        let exemption = itself.then_some(Exemption::Itself);
         self.judge_side(subject, Direction::Egress, &question.destination, question, exemption)
     }
 
     /// The destination's side. The concept page, on what policies cannot do: what the pod's own node sends always
     /// arrives, whatever its address; and a pod cannot be cut off from itself.
-    fn judge_ingress(&self, question: &Question) -> Side {
+    fn judge_ingress(&self, question: &Question, itself: bool) -> Side {
         let subject = match self.subject(&question.destination) {
             Ok(pod) => pod,
             Err(reason) => return Side::not_policed(reason),
         };
-        let exemption = if self.is_itself(question) {
+        let exemption = if itself {
             Some(Exemption::Itself)
         } else if self.is_own_node(subject, &question.source) {
             Some(Exemption::OwnNode)

@@ -9,7 +9,7 @@ use aya_ebpf::btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingB
 use aya_ebpf::macros::btf_map;
 use netlab_ebpf::abi::{
     Address, Device, Flow, Flow4Key, FlowKey, FragmentKey, FragmentValue, LastDrop, PeerValue, PolicyKey,
-    PolicyValue, PortPage, RulesetPorts,
+    PolicyValue, PortPage, RulesetPorts, ServiceKey, ServiceValue,
 };
 use netlab_ebpf::judge::Scratch;
 
@@ -31,6 +31,8 @@ pub(crate) static PORT_PAGES: Array<u32, 786_432, READ_ONLY> = Array::new();
 pub(crate) static PORT_CLASSES: Array<PortPage, 4_096, READ_ONLY> = Array::new();
 #[btf_map]
 pub(crate) static POLICY: HashMap<PolicyKey, PolicyValue, 262_144, READ_ONLY> = HashMap::new();
+#[btf_map]
+pub(crate) static SERVICES: HashMap<ServiceKey, ServiceValue, 65_536, READ_ONLY> = HashMap::new();
 
 #[btf_map]
 pub(crate) static CONNTRACK4: LruHashMap<Flow4Key, Flow, 262_144> = LruHashMap::new();
@@ -70,3 +72,6 @@ pub(crate) static LAB: Global<u32> = Global::new(0);
 /// Report one in so many allowed new flows; 0 for none. Denied packets are reported within each hook's budget.
 #[unsafe(no_mangle)]
 pub(crate) static ALLOWED_EVENTS: Global<u32> = Global::new(0);
+/// The bit of a packet's mark by which its deferred verdict is remembered on its way through the node; 0 for none.
+#[unsafe(no_mangle)]
+pub(crate) static DEFER_MARK: Global<u32> = Global::new(netlab_ebpf::abi::DEFER_MARK);

@@ -26,6 +26,8 @@ pub(crate) fn count(entry: u32) -> bool {
 /// What is told of a decision, and where it fell.
 pub(crate) struct Report<'a> {
     pub(crate) skb: Skb,
+    /// The pod's own interface.
+    pub(crate) ifindex: u32,
     pub(crate) direction: Direction,
     pub(crate) word: Word,
     pub(crate) pod: u32,
@@ -85,7 +87,7 @@ impl Report<'_> {
             skb: 0,
             word: self.word,
             pod: self.pod,
-            ifindex: self.skb.ifindex(),
+            ifindex: self.ifindex,
             entry: decision.entry,
             peer_class: decision.peer_class,
             source: packet.source,

@@ -64,6 +64,20 @@ impl Skb {
         unsafe { (*self.context).vlan_present != 0 && (*self.context).vlan_tci & 0x0fff != 0 }
     }
 
+    /// The packet's mark.
+    #[inline(always)]
+    pub(crate) fn mark(self) -> u32 {
+        // SAFETY: as in `new`.
+        unsafe { (*self.context).mark }
+    }
+
+    /// Puts another mark on the packet.
+    #[inline(always)]
+    pub(crate) fn set_mark(self, mark: u32) {
+        // SAFETY: as in `new`; a tc program may write this field.
+        unsafe { (*self.context).mark = mark };
+    }
+
     /// True when a socket of this node owns the packet.
     #[inline(always)]
     pub(crate) fn has_socket(self) -> bool {

@@ -8,13 +8,13 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use netlab_ebpf::abi::{
     Address, CidrKey, Device, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
-    RulesetPorts, Word,
+    RulesetPorts, ServiceKey, ServiceValue, Word,
 };
 use netlab_ebpf::judge::{Scratch, Socket, Tables};
 
 use crate::maps::{
     CIDRS, CONNTRACK4, CONNTRACK6, DEVICES, FRAGMENTS, PEERS, POLICY, PORT_CLASSES, PORT_PAGES, RULESETS,
-    SCRATCH, SECONDS_PER_JIFFY,
+    SCRATCH, SECONDS_PER_JIFFY, SERVICES,
 };
 use crate::skb::Skb;
 use crate::socket;
@@ -90,6 +90,18 @@ impl Tables for Maps {
     fn policy(&self, key: &PolicyKey) -> Option<PolicyValue> {
         // SAFETY: as in `peer`.
         unsafe { POLICY.get(key).copied() }
+    }
+
+    #[inline(always)]
+    fn service(&self, key: &ServiceKey, into: &mut ServiceValue) -> bool {
+        // SAFETY: as in `peer`.
+        match unsafe { SERVICES.get(key) } {
+            Some(value) => {
+                *into = *value;
+                true
+            }
+            None => false,
+        }
     }
 
     #[inline(always)]

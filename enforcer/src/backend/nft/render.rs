@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::change::{
-    Cell, Change, DirectionTable, PodDevice, ProtocolRange, RulesetTable, Verdict,
+    Cell, Change, DirectionTable, PeerRow, PodDevice, ProtocolRange, RulesetTable, Verdict,
 };
 use netlab_ebpf::abi::{Direction, PORT_CLASS_ICMP, PORT_CLASS_OTHER, PolicyValue};
 use netlab_ebpf::reason::Reason;
@@ -88,8 +88,8 @@ pub(super) fn generation_chain(generation: u32) -> String {
 /// How its name begins.
 pub(super) const GENERATION: &str = "generation_";
 
-/// Priority of the egress decision: after connection tracking (-200), before destination NAT (-100).
-const EGRESS_PRIORITY: i32 = -150;
+/// Priority of the egress decision: after destination NAT (-100), so a packet to a Service bears its endpoint's address.
+const EGRESS_PRIORITY: i32 = -90;
 /// Priority of the ingress decision: after source NAT (100).
 const INGRESS_PRIORITY: i32 = 150;
 /// `icmp type` of errors, as [`netlab_ebpf::packet::Packet::is_icmp_error`] has them.
@@ -168,7 +168,7 @@ impl Render {
         }
         for pod in &change.pods {
             if let Some(ruleset) = change.rulesets.iter().find(|ruleset| ruleset.id == pod.ruleset) {
-                self.pod(pod, ruleset);
+                self.pod(change, pod, ruleset);
             }
         }
         for (hook, priority, interface, map, suffix) in [
@@ -290,7 +290,7 @@ impl Render {
                 }
                 _ => {
                     let row_name = format!("{name}_w{index}");
-                    self.row(&row_name, direction, table, &row.cells, way);
+                    self.row(&row_name, table, &row.cells, way);
                     self.name(&row_name)
                 }
             };
@@ -309,7 +309,8 @@ impl Render {
                 (Way::Own, Direction::Egress) => format!("{keyword} daddr"),
                 // The reply tuple is the pod's own view of a flow that came to it, after any NAT.
                 (Way::Flow, Direction::Ingress) => format!("ct reply {keyword} daddr"),
-                (Way::Flow, Direction::Egress) => format!("ct original {keyword} daddr"),
+                // And this the other end of one that it opened: the endpoint, not the Service.
+                (Way::Flow, Direction::Egress) => format!("ct reply {keyword} saddr"),
             };
             if let [only] = intervals.as_slice() {
                 let protocol = if family == Family::V4 { "ipv4" } else { "ipv6" };
@@ -324,7 +325,7 @@ impl Render {
     }
 
     /// The chain of a row: one verdict per port class.
-    fn row(&mut self, name: &str, direction: Direction, table: &DirectionTable, cells: &[Cell], way: Way) {
+    fn row(&mut self, name: &str, table: &DirectionTable, cells: &[Cell], way: Way) {
         let target = |class: u16| {
             table
                 .port_classes
@@ -345,10 +346,7 @@ impl Render {
                 }
                 (_, Way::Flow) => {
                     // nft types the port of a tracked tuple only where the family is known.
-                    let port = match direction {
-                        Direction::Ingress => "ct reply proto-src",
-                        Direction::Egress => "ct original proto-dst",
-                    };
+                    let port = "ct reply proto-src";
                     for family in ["ipv4", "ipv6"] {
                         rules.push(format!(
                             "meta nfproto {family} {protocol} {number} {port} vmap {{ {} }}",
@@ -413,7 +411,7 @@ impl Render {
     }
 
     /// The chains of a pod: what is decided before any policy, as `judge` has it.
-    fn pod(&mut self, pod: &PodDevice, ruleset: &RulesetTable) {
+    fn pod(&mut self, change: &Change, pod: &PodDevice, ruleset: &RulesetTable) {
         let own = |family: Family| {
             pod.addresses
                 .iter()
@@ -461,11 +459,21 @@ impl Render {
         }
         for (keyword, address) in [("ip", &ipv4), ("ip6", &ipv6)] {
             if let Some(address) = address {
-                from.push(format!("{keyword} daddr {address} {}", take(Reason::Itself)));
+                // What comes back to the pod through a Service is no talk with itself, and goes by its own class.
+                from.push(format!(
+                    "{keyword} daddr {address} ct status & dnat == 0 {}",
+                    take(Reason::Itself)
+                ));
+                from.push(format!("{keyword} daddr {address} ct direction reply {}", take(Reason::Flow)));
                 to.push(format!(
                     "iifname \"{}\" {keyword} saddr {address} {}",
                     pod.interface,
                     take(Reason::Itself)
+                ));
+                let target = self.own_row(change, ruleset, pod, keyword == "ip");
+                to.push(format!(
+                    "iifname \"{}\" {keyword} daddr {address} ct direction original goto {target}",
+                    pod.interface
                 ));
             }
         }
@@ -473,6 +481,26 @@ impl Render {
         to.push(format!("goto {}", self.name(&format!("r{}_to", ruleset.id))));
         self.chain(&format!("p{}_from", pod.id), &from);
         self.chain(&format!("p{}_to", pod.id), &to);
+    }
+
+    /// Where a packet goes that a pod sent to itself through a Service: the row of its own class.
+    fn own_row(&self, change: &Change, ruleset: &RulesetTable, pod: &PodDevice, ipv4: bool) -> String {
+        let direction = Direction::Ingress;
+        let name = format!("r{}_{}_{}", ruleset.id, short(direction), Way::Own.name());
+        let Some(table) = &ruleset.ingress else { return self.name(&name) };
+        let own = pod.addresses.iter().find(|address| address.is_ipv4() == ipv4);
+        let class = own.map_or(0, |address| change.class_of(*address));
+        let rows = table.rows.iter().enumerate();
+        let row = rows.into_iter().find(|(_, row)| row.peer_classes.contains(&class));
+        match row {
+            Some((_, PeerRow { cells, .. }))
+                if cells.iter().all(|cell| Some(cell.entry) == cells.first().map(|first| first.entry)) =>
+            {
+                cells.first().map_or_else(|| self.name("no_entry"), |cell| self.entry_target(*cell, Way::Own))
+            }
+            Some((index, _)) => self.name(&format!("{name}_w{index}")),
+            None => self.name("no_entry"),
+        }
     }
 
     /// The label of TCP flows that connection tracking picked up in the middle.

@@ -11,7 +11,7 @@ use netlab_ebpf::abi::{Device, Direction};
 use netlab_node::{Netlink, Netns};
 
 use super::{Claim, Loaded, in_netns};
-use crate::attach::{AttachError, Attached, Hold};
+use crate::attach::{AttachError, Attached, Hold, Wire};
 use crate::error::EnforceError;
 use crate::instance::Datapath;
 use crate::maps::PolicyMaps;
@@ -159,6 +159,34 @@ impl Loaded {
         Ok(claims)
     }
 
+    /// Puts our program on the devices by which packets leave the node, where it is not.
+    pub(super) fn claim_wires(&mut self, netns: &Netns, wanted: &[String]) -> Result<(), EnforceError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let Self { datapath, pinned, wires, .. } = self;
+        let mut hold = pinned.as_mut().map(|pinned| Hold { pins: &pinned.pins, spare: &mut pinned.spare });
+        in_netns(netns, || {
+            wires.retain(Wire::is_there);
+            for interface in wanted {
+                if !wires.iter().any(|wire| wire.interface() == interface) {
+                    let wire = Wire::claim(interface, datapath, hold.as_mut());
+                    wires.push(wire.map_err(|source| EnforceError::Wire { source })?);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes our program off the devices that are not wanted.
+    pub(super) fn let_wires_go(&mut self, wanted: &[String]) {
+        let (keep, go): (Vec<_>, Vec<_>) = std::mem::take(&mut self.wires)
+            .into_iter()
+            .partition(|wire| wanted.iter().any(|name| name == wire.interface()));
+        self.wires = keep;
+        go.into_iter().for_each(Wire::release);
+    }
+
     /// Switches every pod that is claimed already.
     pub(super) fn switch(&mut self, found: &[Found<'_>]) {
         let devices = &self.datapath.policy().devices;
@@ -198,6 +226,7 @@ impl Loaded {
     /// Lets go of everything.
     pub(super) fn let_all_go(&mut self) {
         self.let_go(&[]);
+        self.let_wires_go(&[]);
     }
 }
 

@@ -37,7 +37,8 @@ impl TcBackend {
         let mut spare = pins.links()?;
         for ((_, direction), link) in &spare {
             // A link that has lost its interface meanwhile is found out when it is claimed.
-            let _ = link.run(datapath.program(*direction).fd());
+            let program = if link.is_wire() { datapath.to_wire() } else { datapath.program(*direction) };
+            let _ = link.run(program.fd());
         }
         pins.replace_programs(&datapath)?;
         spare.extend(pins.inherited()?);
@@ -79,6 +80,8 @@ impl TcBackend {
         let found = find_present(&self.netns, &saved.change, &image, &saved.tables)?;
         let Loaded { datapath, pinned: Some(pinned), claims, .. } = &mut self.loaded else { return Ok(()) };
         claims.append(&mut adopt(datapath, &mut pinned.spare, &found)?);
+        // A device that is gone lets nothing out either; the audit tells.
+        let _ = self.loaded.claim_wires(&self.netns, &saved.change.wires);
         self.in_force(saved);
         Ok(())
     }
@@ -99,7 +102,10 @@ impl TcBackend {
         let former = former.map(placed);
         let floor = highest_class(&maps)?;
         let update = Update::plan_above(floor, &maps, &state, former, placed(next), &steps)?;
-        let prepared = update.prepare().and_then(|()| loaded.claim_new(&self.netns, &found));
+        let prepared = update
+            .prepare()
+            .and_then(|()| loaded.claim_wires(&self.netns, &next.change.wires))
+            .and_then(|()| loaded.claim_new(&self.netns, &found));
         let mut fresh = match prepared {
             Ok(fresh) => fresh,
             Err(error) if switched => return Err(error),
@@ -113,6 +119,7 @@ impl TcBackend {
         loaded.claims.append(&mut fresh);
         loaded.let_go(&found);
         update.finish()?;
+        loaded.let_wires_go(&next.change.wires);
         mend(&maps, &next.tables)?;
         loaded.stale = false;
         self.in_force(next);

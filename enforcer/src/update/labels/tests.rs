@@ -54,7 +54,7 @@ fn change(rng: &mut Rng, generation: u32, rulesets: &[u32], classes: std::ops::R
         .iter()
         .map(|id| RulesetTable { id: *id, ingress: Some(table(*id, &used)), egress: None })
         .collect();
-    Change { generation, rulesets, peers, pods: vec![] }
+    Change { generation, rulesets, peers, ..Change::default() }
 }
 
 /// The labels and rows of a change, without the port tables that an image takes long to make. Every number is its
