@@ -299,6 +299,17 @@ impl Datapath {
         run_once(program, events, frame, ifindex, ingress_ifindex)
     }
 
+    /// The same for `to_wire` on a frame with the mark of a deferred verdict.
+    pub fn test_run_deferred(
+        &mut self,
+        frame: &[u8],
+        ifindex: u32,
+        ingress_ifindex: u32,
+    ) -> Result<TestRun, RunError> {
+        let Self { to_wire, events, options, .. } = self;
+        run_deferred(to_wire, events, options.defer_mark, frame, (ifindex, ingress_ifindex))
+    }
+
     /// Mean nanoseconds of a run, for benchmarks: the frame is judged `repeat` times.
     pub fn time(
         &self,
@@ -360,10 +371,8 @@ impl WitnessInstance {
         ingress_ifindex: u32,
     ) -> Result<TestRun, RunError> {
         self.state.forget_flows()?;
-        self.events.drain();
-        let context = context(ifindex, ingress_ifindex, self.defer_mark);
-        let (returned, _) = run_in(&self.to_wire, frame, ifindex, &context, 1)?;
-        outcome(returned, self.events.drain().pop())
+        let interfaces = (ifindex, ingress_ifindex);
+        run_deferred(&self.to_wire, &mut self.events, self.defer_mark, frame, interfaces)
     }
 
     /// True when the other instance runs the same program of this direction, with the same constants, on the same
@@ -434,6 +443,18 @@ fn run_once(
 ) -> Result<TestRun, RunError> {
     events.drain();
     let (returned, _) = run(program, frame, ifindex, ingress_ifindex, 1)?;
+    outcome(returned, events.drain().pop())
+}
+
+fn run_deferred(
+    program: &Program,
+    events: &mut Events,
+    mark: u32,
+    frame: &[u8],
+    (ifindex, ingress_ifindex): (u32, u32),
+) -> Result<TestRun, RunError> {
+    events.drain();
+    let (returned, _) = run_in(program, frame, ifindex, &context(ifindex, ingress_ifindex, mark), 1)?;
     outcome(returned, events.drain().pop())
 }
 

@@ -8,7 +8,7 @@
 use super::row::endpoint_row;
 use super::{Decision, Hook, Judgement, Scratch, Tables, Walk};
 use crate::abi::{Device, Direction, FragmentKey, FragmentValue, Word};
-use crate::packet::{self, Bytes, Frame, Part};
+use crate::packet::{self, Bytes, Frame, Packet, Part};
 use crate::reason::Reason;
 
 /// Judges a packet that bears the mark, where `hook.ingress_ifindex` is the interface by which it came in.
@@ -39,6 +39,7 @@ pub fn decide_deferred<T: Tables>(
     tables: &T,
     scratch: &mut Scratch,
 ) {
+    scratch.packet = Packet::CLEAN;
     (scratch.hook, scratch.word, scratch.hairpin) = (hook, word, false);
     scratch.frame = packet::parse(bytes, &mut scratch.packet);
     let scratch = tables.opaque(scratch);

@@ -108,7 +108,7 @@ fn what_is_in_force_stays_without_a_process_and_the_next_one_takes_it_over() {
     let change = node.site.change(1, vec![open(1), db_isolated(2)], 1, 2);
     first.apply(&change).expect("applied");
     let programs = names(&node.pins.set().join("programs"));
-    assert_eq!(programs, ["from_pod", "to_pod"]);
+    assert_eq!(programs, ["from_pod", "to_pod", "to_wire"]);
     let links = names(&node.pins.set().join("links"));
     assert_eq!(links.len(), 4, "{links:?}");
     let held = connect(node.site.pod("web"), DB[0], 5432).expect("allowed");
@@ -212,7 +212,7 @@ fn links_of_another_version_are_taken_over_one_by_one() {
     drop(old);
     fs::rename(node.pins.set(), node.pins.place().bpffs.join("v0")).expect("renamed");
     // A set that was never finished, and a name that was.
-    fs::create_dir_all(node.pins.place().bpffs.join("v1-half/maps")).expect("made");
+    fs::create_dir_all(node.pins.place().bpffs.join("v2-half/maps")).expect("made");
 
     let new = node.open().expect("begun");
     assert_eq!(names(&node.pins.place().bpffs), ["v0", "v2"]);

@@ -9,8 +9,8 @@ use std::process::Command;
 use netlab_core::model::cluster::{Cluster, Namespace, Node, ObjectKey, Pod};
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::change::{
-    Cell, Change, DirectionTable, PeerPrefix, PeerRow, PodDevice, PortClass, ProtocolRange, RulesetTable,
-    Verdict,
+    Cell, Change, DirectionTable, Frontend, FrontendTarget, PeerPrefix, PeerRow, PodDevice, PortClass,
+    ProtocolRange, RulesetTable, Verdict,
 };
 use netlab_enforcer::instance::LoadError;
 use netlab_enforcer::{Datapath, LoadOptions};
@@ -157,4 +157,20 @@ pub(crate) fn table(protocol: Protocol, port: u16, entries: [[u32; 4]; 3]) -> Di
 /// A ruleset that isolates nothing.
 pub(crate) fn open(id: u32) -> RulesetTable {
     RulesetTable { id, ingress: None, egress: None }
+}
+
+/// TCP of a Service that leads to db.
+pub(crate) fn service(port: u16, target: u16) -> Frontend {
+    Frontend {
+        address: Ipv4Addr::new(10, 96, 0, 1).into(),
+        port,
+        protocol: Protocol::Tcp,
+        service: "shop/db:sql".to_owned(),
+        targets: vec![FrontendTarget {
+            peer_class: CLASS_DB,
+            port: target,
+            endpoints: vec![DB[0].parse().expect("an address")],
+        }],
+        deferrable: true,
+    }
 }

@@ -9,7 +9,7 @@ use netlab_enforcer::maps::pod::{Pod, bytes_of, from_bytes};
 use netlab_enforcer::maps::{MapSizes, Table};
 use netlab_plugin::contract::Backend;
 
-use crate::backend_site::{CLASS_WEB, DB, open};
+use crate::backend_site::{CLASS_WEB, DB, open, service};
 use crate::backend_traffic::{Counting, Enforced, assert_silent, connect, db_isolated, listen};
 
 #[test]
@@ -164,20 +164,24 @@ fn lie<K: Pod, V: Pod>(map: &Table<K, V>) {
 #[test]
 fn the_audit_sees_one_byte_in_any_map_and_names_it() {
     let Some(mut place) = Enforced::tc() else { return };
-    let change = place.apply(1, vec![open(1), db_isolated(2)], 1, 2);
+    let mut change = place.site.change(1, vec![open(1), db_isolated(2)], 1, 2);
+    change.services = vec![service(80, 5432)];
+    change.wires = vec!["eth0".to_owned()];
+    place.backend.apply(&change).expect("applied");
     let audit = place.backend.audit().expect("audit");
     assert_eq!(audit.differences, vec![]);
     let compared: Vec<(&str, u64)> =
         audit.compared.iter().map(|compared| (compared.object.as_str(), compared.rows)).collect();
     let of = |name: &str| compared.iter().find(|(object, _)| *object == name).map_or(0, |(_, rows)| *rows);
-    assert_eq!((of("DEVICES"), of("PEERS"), of("CIDRS"), of("RULESETS"), of("hooks")), (2, 4, 2, 2, 4));
+    assert_eq!((of("DEVICES"), of("PEERS"), of("CIDRS"), of("RULESETS"), of("hooks")), (2, 4, 2, 2, 5));
     assert_eq!(of("POLICY"), place.backend.tables().expect("in force").policy.len() as u64);
     assert!(of("PORT_PAGES") >= 768 && of("PORT_CLASSES") > 1, "{compared:?}");
-    assert_eq!((of("from_pod"), of("to_pod"), of("constants")), (1, 1, 1));
+    assert_eq!((of("from_pod"), of("to_pod"), of("to_wire"), of("constants")), (1, 1, 1, 1));
+    assert_eq!(of("SERVICES"), 1);
     assert!(audit.compared.iter().all(|compared| compared.bytes > 0 || compared.object == "hooks"));
 
     let maps = place.backend.datapath().policy().clone();
-    let lies: [(&str, &str, &dyn Fn()); 7] = [
+    let lies: [(&str, &str, &dyn Fn()); 8] = [
         ("POLICY", "ruleset", &|| {
             let key = PolicyKey::new(2, Direction::Ingress, 3, CLASS_WEB);
             let row = maps.policy.get(&key).expect("readable").expect("there");
@@ -189,6 +193,7 @@ fn the_audit_sees_one_byte_in_any_map_and_names_it() {
             maps.peers.set(&key, &PeerValue { echo: value.echo ^ 1, ..value }).expect("written");
         }),
         ("CIDRS", "/0", &|| lie(&maps.cidrs)),
+        ("SERVICES", "10.96.0.1 port 80 protocol 6", &|| lie(&maps.services)),
         ("RULESETS", "ruleset", &|| lie(&maps.rulesets)),
         // One that nothing refers to.
         ("PORT_PAGES", "page 5 of port table 60", &|| {

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use netlab_core::model::port::Protocol;
-use netlab_core::policy::change::{Change, RulesetTable};
+use netlab_core::policy::change::{Change, Frontend, FrontendTarget, RulesetTable};
 use netlab_core::policy::frame::{Tuple, opening};
 use netlab_ebpf::reason::Reason;
 use netlab_enforcer::LoadOptions;
@@ -22,7 +22,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, sendto, socket,
 };
 
-use crate::backend_site::{CLASS_DB, CLASS_WEB, DB, NODE, OUTSIDE, Site, WEB, has, open, table};
+use crate::backend_site::{CLASS_DB, CLASS_WEB, DB, NODE, OUTSIDE, Site, WEB, has, open, service, table};
 
 /// Long enough for a lost packet to be lost, short enough to wait for.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -120,7 +120,7 @@ under_both! {
     the_node_itself_reaches_its_pods_by_origin_not_by_address,
     a_pod_cannot_send_from_a_foreign_address,
     a_change_cuts_an_established_flow_at_its_next_packet_from_either_side,
-    a_packet_through_a_service_address_is_judged_before_and_after_translation,
+    a_packet_through_a_service_address_is_judged_as_its_endpoint,
     fragments_that_lose_their_interface_are_not_the_nodes,
     no_packet_meets_half_of_a_change,
     a_segment_that_opens_nothing_lets_no_answer_in,
@@ -316,15 +316,13 @@ fn a_change_cuts_an_established_flow_at_its_next_packet_from_either_side<B: Coun
     }
 }
 
-fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: Counting>(
-    mut place: Enforced<B>,
-) {
+fn a_packet_through_a_service_address_is_judged_as_its_endpoint<B: Counting>(mut place: Enforced<B>) {
     let services = ["10.96.0.10", "fd00:96::10"];
-    // Web may open TCP 80 to the world, that is to the service's address (64), and nothing to db (65).
+    // Web may open TCP 5432 to db (64), and nothing else: the Service's own port and address say nothing.
     let web = RulesetTable {
         id: 1,
         ingress: None,
-        egress: Some(table(Protocol::Tcp, 80, [[65, 65, 65, 64], [65; 4], [65; 4]])),
+        egress: Some(table(Protocol::Tcp, 5432, [[65; 4], [65; 4], [65, 65, 65, 64]])),
     };
     // Db lets in TCP 5432 from web (66), else nothing (67).
     let db = RulesetTable {
@@ -332,13 +330,31 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
         ingress: Some(table(Protocol::Tcp, 5432, [[67; 4], [67, 67, 67, 66], [67; 4]])),
         egress: None,
     };
+    let serving = |change: Change| Change {
+        services: [0, 1]
+            .map(|family| Frontend {
+                address: services[family].parse().expect("an address"),
+                targets: vec![FrontendTarget {
+                    peer_class: CLASS_DB,
+                    port: 5432,
+                    endpoints: vec![DB[family].parse().expect("an address")],
+                }],
+                ..service(80, 5432)
+            })
+            .to_vec(),
+        ..change
+    };
     let translate = format!(
         "table inet proxy {{\nchain p {{\ntype nat hook prerouting priority -100;\n\
          ip daddr {} tcp dport 80 dnat ip to {}:5432\nip6 daddr {} tcp dport 80 dnat ip6 to [{}]:5432\n}}\n}}\n",
         services[0], DB[0], services[1], DB[1]
     );
     nft_by_hand(place.site.node(), &translate);
-    place.apply(1, vec![web.clone(), db], 1, 2);
+    let apply = |place: &mut Enforced<B>, generation, rulesets, db| {
+        let change = serving(place.site.change(generation, rulesets, 1, db));
+        place.backend.apply(&change).expect("applied");
+    };
+    apply(&mut place, 1, vec![web.clone(), db], 2);
     for family in 0..2 {
         let listener = listen(place.site.pod("db"), DB[family], 5432);
         let mut client = None;
@@ -347,8 +363,11 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
         let (server, _) = listener.accept().expect("accepted");
         assert_eq!((counted.get(&64), counted.get(&66)), (Some(&1), Some(&1)), "{counted:?}");
         assert!(passes(&client, &server) && passes(&server, &client));
-        let direct = place.counted(|site| assert_silent(connect(site.pod("web"), DB[family], 5432)));
-        assert!(direct.contains_key(&65) && !direct.contains_key(&66), "not by db's own address: {direct:?}");
+        let direct = place.counted(|site| assert_silent(connect(site.pod("web"), DB[family], 80)));
+        assert!(
+            direct.contains_key(&65) && !direct.contains_key(&66),
+            "not by the Service's port: {direct:?}"
+        );
 
         // The flow is cut at web by the tuple as web sees it, and at db by the one that db sees.
         let generation = 2 + 2 * u32::try_from(family).expect("0 or 1");
@@ -357,7 +376,7 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
             ingress: Some(table(Protocol::Tcp, 5432, [[67; 4], [67, 67, 67, 69], [67; 4]])),
             egress: None,
         };
-        place.apply(generation, vec![web.clone(), closed], 1, 3);
+        apply(&mut place, generation, vec![web.clone(), closed], 3);
         let counted = place.counted(|_| assert!(!passes(&server, &client), "db's reply is cut"));
         assert!(counted.contains_key(&69), "{counted:?}");
         let db = RulesetTable {
@@ -365,7 +384,7 @@ fn a_packet_through_a_service_address_is_judged_before_and_after_translation<B: 
             ingress: Some(table(Protocol::Tcp, 5432, [[67; 4], [67, 67, 67, 66], [67; 4]])),
             egress: None,
         };
-        place.apply(generation + 1, vec![web.clone(), db], 1, 2);
+        apply(&mut place, generation + 1, vec![web.clone(), db], 2);
     }
 }
 

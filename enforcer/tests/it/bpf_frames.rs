@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::bpf_world::{POD, pod6, stored};
+use super::bpf_world::{POD, SERVICE, pod6, stored};
 
 /// An IPv4 packet: `options` are a multiple of four bytes, `fragment` is the field with flags and offset.
 #[derive(Clone, Copy)]
@@ -121,12 +121,13 @@ fn four(address: IpAddr) -> [u8; 4] {
 /// Every kind of frame between a pod and a peer of each class: what is sent from `pod` and what is sent to it.
 pub(crate) fn corpus(pod: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    let peers4: [IpAddr; 5] = [
+    let peers4: [IpAddr; 6] = [
         POD[(pod + 1) % 3].into(),
         POD[(pod + 2) % 3].into(),
         IpAddr::from([10, 1, 2, 3]),
         IpAddr::from([192, 0, 2, 9]),
         POD[pod].into(),
+        SERVICE[0],
     ];
     for peer in peers4 {
         for (source, destination) in [(POD[pod].into(), peer), (peer, POD[pod].into())] {
@@ -134,7 +135,8 @@ pub(crate) fn corpus(pod: usize) -> Vec<Vec<u8>> {
         }
     }
     let own: IpAddr = pod6(pod).into();
-    let peers6: [IpAddr; 6] = [
+    let peers6: [IpAddr; 7] = [
+        SERVICE[1],
         pod6((pod + 1) % 3).into(),
         pod6((pod + 2) % 3).into(),
         "fd01::5".parse().expect("address"),

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlab_core::policy::image::Image;
 use netlab_ebpf::abi::{
-    Address, CidrKey, Device, Direction, PeerValue, PolicyKey, PolicyValue, RulesetPorts, Transport, Word,
-    echo_address, mapped, port_page_index,
+    Address, CidrKey, Device, Direction, PeerValue, PolicyKey, PolicyValue, RulesetPorts, ServiceKey,
+    ServiceTarget, ServiceTargets, ServiceValue, Transport, Word, echo_address, mapped, port_page_index,
 };
 use netlab_ebpf::reason::{FIRST_COMPILED_ENTRY, Reason, Tier};
 use netlab_enforcer::Datapath;
@@ -108,7 +108,46 @@ pub(crate) fn image() -> Image {
             image.port_pages.insert(port_page_index(1, transport, high << 8), number);
         }
     }
+    services(&mut image);
     image
+}
+
+/// An address of Services in each family.
+pub(crate) const SERVICE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd96, 0, 0, 0, 0, 0, 0, 1))];
+
+/// Services of every kind: mixed with and without a hook behind the translation, of too many endpoints, of one, of
+/// other endpoints since generation 2, of none since then.
+fn services(image: &mut Image) {
+    let targets = |list: &[(u32, u16)], deferrable: bool| {
+        let mut targets = ServiceTargets {
+            count: u8::try_from(list.len()).expect("few"),
+            flags: if deferrable { ServiceTargets::DEFERRABLE } else { 0 },
+            ..ServiceTargets::default()
+        };
+        for (place, (peer_class, port)) in targets.list.iter_mut().zip(list) {
+            *place = ServiceTarget { peer_class: *peer_class, port: *port, zero: 0 };
+        }
+        targets
+    };
+    let mixed = [(2, 5432), (3, 5432), (4, 5432), (6, 5432)];
+    let too_many = ServiceTargets { count: ServiceTargets::TOO_MANY, ..targets(&[], true) };
+    let none = ServiceTargets::default();
+    for address in SERVICE {
+        for (protocol, port, targets, former, since) in [
+            (6, 5432, targets(&mixed, true), none, 0),
+            (6, 8000, targets(&mixed, false), none, 0),
+            (6, 8001, too_many, none, 0),
+            (6, 443, targets(&[(4, 443)], true), none, 0),
+            (6, 22, targets(&[(4, 5432), (6, 5432)], true), targets(&[(2, 5432)], true), 2),
+            (17, 53, none, targets(&mixed, true), 2),
+            (17, 123, targets(&[(4, 53), (6, 123)], false), none, 0),
+            (132, 9, targets(&[(2, 9), (4, 9)], true), none, 0),
+        ] {
+            let key = ServiceKey { address: stored(address), port, protocol, zero: 0 };
+            image.services.insert(key, ServiceValue { targets, former, since, echo: key.echo() });
+        }
+    }
 }
 
 fn row(image: &mut Image, key: PolicyKey, allow: bool, entry: u32, tier: Tier) {
@@ -152,6 +191,7 @@ pub(crate) fn write(datapath: &Datapath, image: &Image) {
     maps.port_pages.set_all(image.port_pages.iter().map(|(k, v)| (*k, *v))).expect("pages");
     maps.port_classes.set_all(image.port_classes.iter().map(|(k, v)| (*k, *v))).expect("classes");
     maps.policy.set_all(image.policy.iter().map(|(k, v)| (*k, *v))).expect("policy");
+    maps.services.set_all(image.services.iter().map(|(k, v)| (*k, *v))).expect("services");
 }
 
 /// A node's namespace with the host-side interfaces `pod0`, `pod1`, `pod2`; the pods' ends are `eth0` in
