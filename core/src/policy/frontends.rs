@@ -6,7 +6,7 @@
 //! protocols, headless Services) is not listed and stays an ordinary address. The proxy and the caller may see a change
 //! of endpoints seconds apart: the destination's own policies hold in any case.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
@@ -178,14 +178,14 @@ fn endpoints(port: &ExpectedPort, frontend: &ExpectedFrontend) -> BTreeSet<Socke
 
 /// The peer classes of a change, by address.
 struct PeerClasses {
-    exact: HashMap<IpAddr, u32>,
+    exact: BTreeMap<IpAddr, u32>,
     /// The longest first.
     prefixes: Vec<(IpNet, u32)>,
 }
 
 impl PeerClasses {
     fn new(peers: &[PeerPrefix]) -> Self {
-        let mut classes = Self { exact: HashMap::new(), prefixes: Vec::new() };
+        let mut classes = Self { exact: BTreeMap::new(), prefixes: Vec::new() };
         for peer in peers {
             match IpNet::new(peer.address, peer.length) {
                 Ok(net) if net.prefix_len() == net.max_prefix_len() => {
