@@ -2,8 +2,11 @@
 //!
 //! Invariant: a file's path is the id of its fact.
 
+use serde::Serialize;
+
 /// How a file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Format {
     /// [`super::Manifest`].
     Manifest,
@@ -22,7 +25,8 @@ pub enum Format {
 }
 
 /// One file of a bundle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct File {
     /// Its path within the bundle, which is the id of the fact.
     pub path: &'static str,

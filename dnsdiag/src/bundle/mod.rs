@@ -15,6 +15,7 @@ use netlab_plugin::check::Target;
 use netlab_plugin::evidence::{Counters, Evidence, Fact, Probe, Symptom};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 pub use directory::{Limits, read, read_within};
 pub use error::{BundleError, Problem};
@@ -121,5 +122,14 @@ fn pretty<T: serde::Serialize>(value: &T) -> String {
 }
 
 fn json<T: DeserializeOwned>(path: &str, text: &str) -> Result<T, Problem> {
-    serde_json::from_str(text).map_err(|error| Problem::json(path, &error))
+    let read = serde_json::from_str(text).map_err(|error| Problem::json(path, &error))?;
+    // A list of a structure's fields in their order is taken for the structure: nobody means that.
+    let value: Value = serde_json::from_str(text).map_err(|error| Problem::json(path, &error))?;
+    let rows = value.get("probes").and_then(Value::as_array).into_iter().flatten();
+    let inner = rows.clone().filter_map(|row| row.get("icmp")).chain(value.get("subject"));
+    let listed = std::iter::once(&value).chain(rows).chain(inner).any(Value::is_array);
+    if listed {
+        return Err(Problem::new(path, "a list stands where an object should", "name the fields"));
+    }
+    Ok(read)
 }

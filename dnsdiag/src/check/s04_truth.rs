@@ -4,7 +4,7 @@ use netlab_plugin::check::CheckOutcome;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::records::What;
+use crate::records::{RecordType, What};
 use crate::view::View;
 
 pub(super) const STEP: Step = Step {
@@ -23,7 +23,9 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         let missing = view.missing(STEP.needs);
         return Some(CheckOutcome::not_examined(format!("{} not recorded", missing.join(", "))));
     };
-    let records: Vec<&str> = truth.records.values().flatten().map(String::as_str).take(3).collect();
+    let of = |record| truth.records.get(&record).into_iter().flatten();
+    let kinds = [RecordType::A, RecordType::Aaaa, RecordType::Cname];
+    let records: Vec<&str> = kinds.into_iter().flat_map(of).map(String::as_str).take(3).collect();
     let outcome = match (truth.exists(), &truth.what) {
         (_, What::Outside) => CheckOutcome::ok(format!("`{name}` is outside of the cluster")),
         (Some(true), _) if records.is_empty() => {

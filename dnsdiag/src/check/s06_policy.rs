@@ -26,7 +26,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             CheckOutcome::ok("does not select it: it uses its node's network").citing([layout::PODS]),
         );
     }
-    let mut parts = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     let (mut denied, mut unknown, mut asked) = (false, Vec::new(), false);
     for transport in [Transport::Udp, Transport::Tcp] {
         let answers: Vec<PolicyAnswer> = view
@@ -53,7 +53,14 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             }
             PolicyVerdict::DenyEgress | PolicyVerdict::DenyIngress => {
                 denied = true;
-                parts.push(format!("{name}/{port} deny: {}", worst.cite()));
+                let cite = worst.cite();
+                match parts.last_mut() {
+                    // Both for one reason are told once.
+                    Some(last) if last.ends_with(&format!(" deny: {cite}")) => {
+                        *last = format!("udp/{port}, {name}/{port} deny: {cite}");
+                    }
+                    _ => parts.push(format!("{name}/{port} deny: {cite}")),
+                }
             }
             PolicyVerdict::Unknown => unknown.push(worst.cite()),
         }

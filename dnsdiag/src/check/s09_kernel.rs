@@ -37,7 +37,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             return Some(outcome.citing([layout::NODE_CONNTRACK]).without("counters of the nodes"));
         }
         None => {
-            return Some(CheckOutcome::not_examined("counters and tracked flows of the node not recorded"));
+            return Some(CheckOutcome::not_examined("no counters and no conntrack of the node"));
         }
     };
     let grown: Vec<String> = LOSSES

@@ -35,9 +35,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         let Some(port) = proxy.port(&dns.key, transport, 53) else { continue };
         match port.faults().next() {
             Some(fault) => faults.push(format!("{transport}: {}", cite(proxy.file, fault))),
-            None if port.symptom.is_none() => {
-                parts.push(format!("{transport} {vip}:53 leads to its endpoints"));
-            }
+            None if port.symptom.is_none() => parts.push(transport.to_string()),
             None => faults.push(format!("{transport}: {}", port.symptom)),
         }
     }
@@ -48,7 +46,11 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         )));
     }
     let outcome = match faults.as_slice() {
-        [] => CheckOutcome::ok(format!("{}: {}", proxy.trace.proxy_mode, parts.join(", "))),
+        [] => CheckOutcome::ok(format!(
+            "{}: {vip}:53 {} to the endpoints",
+            proxy.trace.proxy_mode,
+            parts.join(" and ")
+        )),
         faults => CheckOutcome::fault(faults.join("; ")),
     };
     Some(outcome.citing([proxy.file]))

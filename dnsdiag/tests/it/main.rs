@@ -1,7 +1,10 @@
 //! Integration tests of `netlab-dnsdiag`, one binary.
 
 mod bed;
+mod bundle_errors;
+mod bundle_schema;
 mod bundles;
+mod coverage;
 mod gather;
 mod kubelet;
 mod live;
