@@ -8,6 +8,7 @@ mod bench;
 mod bpf;
 mod docs;
 mod mutate;
+mod peers;
 mod soak;
 mod tests_of;
 
@@ -28,6 +29,8 @@ enum Task {
     Docs(docs::Arguments),
     /// Put known faults into a copy of the code, one at a time, and want each caught by a test.
     Mutate(mutate::Arguments),
+    /// Let a real kube-proxy write its rules, and read them back.
+    Peers(peers::Arguments),
     /// Everything that is random, again and again with other seeds, and every mutation once.
     Soak(soak::Arguments),
 }
@@ -38,6 +41,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bpf(arguments) => bpf::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Mutate(arguments) => mutate::run(&arguments),
+        Task::Peers(arguments) => peers::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
     }
 }

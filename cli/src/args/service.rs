@@ -60,7 +60,7 @@ pub(crate) struct Trace {
     #[arg(long, value_name = "PATH|PID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option alone means this process's own namespace")]
     pub(crate) node_netns: Option<Option<String>>,
-    /// The kernel's connections, as /proc/net/nf_conntrack has them or `conntrack -L` prints them, `-o extended` and
+    /// The kernel's connections, as `/proc/net/nf_conntrack` has them or `conntrack -L` prints them, `-o extended` and
     /// `-o xml` too; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) conntrack: Option<PathBuf>,

@@ -81,7 +81,7 @@ fn the_mode_is_found_out_and_faults_are_found() {
         assert_eq!(value["ports"].as_array().map(Vec::len), Some(2), "{value}");
         match mode {
             ProxyMode::Iptables => {
-                run_in(&netns, "iptables", &["-t", "nat", "-F", "KUBE-SVC-GT4NHM5PDAGWYSIU"])
+                run_in(&netns, "iptables", &["-t", "nat", "-F", "KUBE-SVC-GT4NHM5PDAGWYSIU"]);
             }
             ProxyMode::Nftables(_) => {
                 let chain = "service-QH55M7ML-mynet/web/tcp/http";

@@ -275,6 +275,19 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
         endpoint: None,
         detail: "it has words that are not understood; it was taken to match nothing".to_owned(),
     }));
+    if let Some(failing) = addresses.iter().find(|address| !address.symptom.is_none())
+        && faults.is_empty()
+        && shared.is_empty()
+    {
+        faults.push(Fault {
+            difference: Difference::Wrong,
+            kind: Kind::Unread,
+            object: failing.address.clone(),
+            place: hops.last().map(|hop| hop.place.clone()).unwrap_or_default(),
+            endpoint: None,
+            detail: format!("no single rule is missing, but followed to the end: {}", failing.symptom),
+        });
+    }
     let broken = !faults.is_empty() || !shared.is_empty();
     let heals = (!faults.is_empty()).then(|| rules.heals(&faults));
     let of = |difference: Difference| -> Vec<Fault> {

@@ -31,6 +31,7 @@ mod service_comparison;
 mod service_endpoints;
 mod service_iptables;
 mod service_nftables;
+mod service_peers;
 mod service_select;
 mod service_world;
 mod sides;

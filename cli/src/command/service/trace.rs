@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let conntrack = conntrack.filter(|conntrack| {
         args.conntrack.is_some() || conntrack.ports.iter().any(|port| port.protocol == Protocol::Udp.as_str())
     });
-    let flows = || conntrack.as_ref().map(|conntrack| service_conntrack::render(conntrack));
+    let flows = || conntrack.as_ref().map(service_conntrack::render);
     let mut broken =
         conntrack.iter().flat_map(|conntrack| &conntrack.ports).any(|port| !port.stale.is_empty());
     if args.compare {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         let envelope = Envelope::new("ServiceConntrack", conntrack.as_ref(), not_examined.clone());
         terminal.answer(&envelope, |_| told(flows().unwrap_or_default()))?;
     } else {
-        let (trace, source) = question.trace(evidence.rules, args.node_netns.is_some())?;
+        let (trace, source) = question.trace(&evidence.rules, args.node_netns.is_some())?;
         broken |= trace.ports.iter().any(|port| port.status == Status::Broken);
         let answer = Answer { rules: &trace, conntrack: conntrack.as_ref() };
         let envelope = Envelope::new("ServiceTrace", answer, not_examined.clone());
@@ -111,9 +111,9 @@ struct Question<'a> {
 impl Question<'_> {
     /// The trace through one proxy's rules, both families of them if both were given; `any` when a node may have the
     /// rules of several, of which those that fit best are taken for the ones in use.
-    fn trace(&self, given: Vec<Given>, any: bool) -> Result<(ServiceTrace, String), Failure> {
+    fn trace(&self, given: &[Given], any: bool) -> Result<(ServiceTrace, String), Failure> {
         let mut modes: BTreeMap<&str, Vec<&Given>> = BTreeMap::new();
-        for one in &given {
+        for one in given {
             // Rules of the kernel's older interface are another proxy's than those of the newer.
             let older = any && one.source.contains("-legacy-");
             modes.entry(if older { "iptables-legacy" } else { one.rules.mode() }).or_default().push(one);

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::chain;
 use super::dump::{Dump, Rule};
 use super::follow::{is_choice, place};
+use super::{chain, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -26,6 +26,8 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
         of_frontend(dump, port, frontend, &mut faults);
     }
     of_source_ranges(dump, port, &mut faults);
+    way_in::of_outside(dump, port, &mut faults);
+    way_in::of_inside(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -150,7 +152,7 @@ fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     }
 }
 
-fn is_about(rule: &Rule, key: FrontendKey) -> bool {
+pub(super) fn is_about(rule: &Rule, key: FrontendKey) -> bool {
     let address = match (&rule.destination, key.address) {
         (Some(net), Some(address)) => !net.negated && net.value == IpNet::from(address),
         (None, None) => true,
@@ -363,14 +365,20 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
     let jumps = |table: &str, from: &str, to: &str| {
         dump.rules(table, from).iter().any(|rule| rule.target.as_deref() == Some(to))
     };
-    for (table, from, detail) in [
-        ("nat", "PREROUTING", "pods' and outside packets to Services are not translated"),
-        ("nat", "OUTPUT", "the node's own packets to Services are not translated"),
-        ("filter", "FORWARD", "Services without endpoints do not refuse pods"),
-        ("filter", "OUTPUT", "Services without endpoints do not refuse the node"),
+    for (table, from, to, detail) in [
+        ("nat", "PREROUTING", "KUBE-SERVICES", "pods' and outside packets to Services are not translated"),
+        ("nat", "OUTPUT", "KUBE-SERVICES", "the node's own packets to Services are not translated"),
+        ("filter", "FORWARD", "KUBE-SERVICES", "Services without endpoints do not refuse pods"),
+        ("filter", "OUTPUT", "KUBE-SERVICES", "Services without endpoints do not refuse the node"),
+        ("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", "node ports without endpoints refuse nobody"),
+        ("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", "outside addresses without endpoints refuse nobody"),
+        ("filter", "INPUT", "KUBE-PROXY-FIREWALL", "everybody may come to balancers' addresses"),
+        ("filter", "FORWARD", "KUBE-PROXY-FIREWALL", "everybody may come to balancers' addresses"),
+        ("filter", "OUTPUT", "KUBE-PROXY-FIREWALL", "the node itself may come to balancers' addresses"),
     ] {
-        if !jumps(table, from, "KUBE-SERVICES") {
-            missing(Kind::Jump, "KUBE-SERVICES", table, from, detail);
+        // Proxies before 1.26 had no chain of that name.
+        if !jumps(table, from, to) && (to != "KUBE-PROXY-FIREWALL" || dump.chain(table, to).is_some()) {
+            missing(Kind::Jump, to, table, from, detail);
         }
     }
     if !jumps("nat", "POSTROUTING", "KUBE-POSTROUTING") {
@@ -379,6 +387,16 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
     } else if !jumps("nat", "KUBE-POSTROUTING", "MASQUERADE") {
         let detail = "marked packets keep their source, so replies find no way back";
         missing(Kind::Masquerade, "MASQUERADE", "nat", "KUBE-POSTROUTING", detail);
+    } else {
+        let rules = dump.rules("nat", "KUBE-POSTROUTING");
+        if !jumps("nat", "KUBE-POSTROUTING", "RETURN") {
+            let detail = "all packets that leave the node get its address, marked or not";
+            missing(Kind::Masquerade, "RETURN", "nat", "KUBE-POSTROUTING", detail);
+        }
+        if !rules.iter().any(|rule| rule.target.as_deref() == Some("MARK")) {
+            let detail = "packets keep their mark, and are masqueraded once more where they come by again";
+            missing(Kind::Masquerade, "MARK", "nat", "KUBE-POSTROUTING", detail);
+        }
     }
     let set = dump.rules("nat", "KUBE-MARK-MASQ").iter().find_map(|rule| rule.set_mark.as_ref());
     let asked = dump.rules("nat", "KUBE-POSTROUTING").iter().find_map(|rule| rule.mark.as_ref());

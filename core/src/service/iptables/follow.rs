@@ -110,7 +110,8 @@ impl Walk<'_> {
             && match (&rule.destination, self.to.address) {
                 (None, _) => true,
                 (Some(net), Some(address)) => net.value.contains(&address) != net.negated,
-                (Some(_), None) => false,
+                // Some address of the node: none that is named, any but those that are excluded.
+                (Some(net), None) => net.negated,
             }
             && (!rule.to_node || self.to.address.is_none())
             && !rule.from_node
@@ -123,9 +124,9 @@ impl Walk<'_> {
         let host = |prefix: u8, all: u8| prefix == all;
         let from = match &rule.source {
             None => true,
+            Some(_) if chain.starts_with("KUBE-FW-") => true,
             // One host is an endpoint that asks itself.
             Some(net) if host(net.value.prefix_len(), net.value.max_prefix_len()) => net.negated,
-            Some(_) if chain.starts_with("KUBE-FW-") => true,
             // Else a net is the pods'.
             Some(net) => (self.client == Client::Pod) != net.negated,
         };

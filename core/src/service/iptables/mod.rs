@@ -4,6 +4,7 @@ mod compare;
 pub mod dump;
 mod emit;
 mod follow;
+mod way_in;
 
 pub use compare::{faults, shared_faults};
 pub use emit::{ProxyOptions, WRITTEN_BY, emit};

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::chain;
 use super::dump::{Act, Dump, Verdict, key};
 use super::emit::is_of;
 use super::follow::{contains, end, in_chain, in_map, map_of, map_of_ends};
+use super::{chain, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -23,6 +23,8 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
         of_frontend(dump, port, frontend, &mut faults);
     }
     of_source_ranges(dump, port, &mut faults);
+    way_in::of_outside(dump, port, &mut faults);
+    way_in::of_inside(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -312,7 +314,17 @@ fn of_affinity(
         let rules = |chain: &str| dump.chains.get(chain).map_or(&[][..], Vec::as_slice);
         let asked = rules(name).iter().any(|rule| rule.known_client.as_ref() == Some(&set));
         let kept = rules(&own).iter().any(|rule| rule.act == Act::Remember(set.clone()));
-        if !asked || !kept {
+        let seconds = dump.timeouts.get(&set).copied();
+        if asked && kept && seconds.is_some() && seconds != port.affinity.map(u64::from) {
+            faults.push(Fault {
+                difference: Difference::Wrong,
+                kind: Kind::Affinity,
+                object: set,
+                place: Place::within(super::TABLE, &own),
+                endpoint: Some(endpoint.to_string()),
+                detail: format!("clients should stay for {} s", port.affinity.unwrap_or_default()),
+            });
+        } else if !asked || !kept {
             faults.push(Fault {
                 difference: Difference::Missing,
                 kind: Kind::Affinity,
@@ -323,78 +335,4 @@ fn of_affinity(
             });
         }
     }
-}
-
-/// Compares what all Services of the node share.
-#[must_use]
-pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let has = |chain: &str, act: &Act| {
-        dump.chains.get(chain).is_some_and(|rules| rules.iter().any(|rule| rule.act == *act))
-    };
-    let jump = |to: &str| Act::Verdict(Verdict::Jump(to.to_owned()));
-    let lookup = |map: &str| Act::Lookup(map.to_owned());
-    for (chain, act, object, kind, detail) in [
-        (
-            "nat-prerouting",
-            jump("services"),
-            "services",
-            Kind::Jump,
-            "pods' and outside packets to Services are not translated",
-        ),
-        (
-            "nat-output",
-            jump("services"),
-            "services",
-            Kind::Jump,
-            "the node's own packets to Services are not translated",
-        ),
-        (
-            "nat-postrouting",
-            jump("masquerading"),
-            "masquerading",
-            Kind::Masquerade,
-            "marked packets keep their source, so replies find no way back",
-        ),
-        (
-            "services",
-            lookup("service-ips"),
-            "service-ips",
-            Kind::Jump,
-            "addresses of Services are not looked up",
-        ),
-        (
-            "services",
-            lookup("service-nodeports"),
-            "service-nodeports",
-            Kind::Jump,
-            "node ports are not translated",
-        ),
-        (
-            "masquerading",
-            Act::Masquerade,
-            "masquerade",
-            Kind::Masquerade,
-            "marked packets keep their source, so replies find no way back",
-        ),
-        (
-            "filter-forward",
-            jump("service-endpoints-check"),
-            "service-endpoints-check",
-            Kind::Jump,
-            "Services without endpoints do not refuse pods",
-        ),
-    ] {
-        if !has(chain, &act) {
-            faults.push(Fault {
-                difference: Difference::Missing,
-                kind,
-                object: object.to_owned(),
-                place: Place::within(super::TABLE, chain),
-                endpoint: None,
-                detail: detail.to_owned(),
-            });
-        }
-    }
-    faults
 }

@@ -53,6 +53,8 @@ pub struct Dump {
     pub maps: BTreeMap<String, BTreeMap<String, Verdict>>,
     /// Sets by name.
     pub sets: BTreeMap<String, BTreeSet<String>>,
+    /// Seconds for which sets keep an element, by name.
+    pub timeouts: BTreeMap<String, u64>,
 }
 
 /// Where a packet goes.
@@ -182,6 +184,9 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
             "set" => {
                 let elements = object.get("elem").and_then(Value::as_array).into_iter().flatten();
                 dump.sets.insert(name.to_owned(), elements.filter_map(key_words).collect());
+                if let Some(seconds) = object.get("timeout").and_then(Value::as_u64) {
+                    dump.timeouts.insert(name.to_owned(), seconds);
+                }
             }
             _ => {}
         }
@@ -242,7 +247,9 @@ fn rule(object: &Value) -> Rule {
                 let name = body.get("set").and_then(Value::as_str).unwrap_or_default();
                 rule.act = Act::Remember(name.trim_start_matches('@').to_owned());
             }
-            "goto" | "jump" | "drop" | "reject" => rule.act = Act::Verdict(verdict(statement)),
+            "goto" | "jump" | "drop" | "reject" | "return" | "accept" => {
+                rule.act = Act::Verdict(verdict(statement));
+            }
             "counter" | "comment" => {}
             _ => unknown = true,
         }

@@ -25,8 +25,8 @@ pub fn listing(ports: &[ExpectedPort], family: AddressType, layout: Layout, opti
     listing.items.push(json!({"table": {"family": ip, "name": TABLE, "handle": 1}}));
     listing.set("cluster-ips", table.cluster_ips.iter().map(|ip| json!(ip)));
     listing.set("hairpin-connections", table.hairpins.iter().map(|key| concat(key)));
-    for set in table.affinity.keys() {
-        listing.set(set, std::iter::empty());
+    for (set, seconds) in &table.affinity {
+        listing.push("set", json!({"name": set, "flags": ["timeout"], "timeout": seconds}));
     }
     let none = BTreeMap::new();
     for (name, map, comments) in [
@@ -146,6 +146,8 @@ impl Listing {
             self.chain(name, None);
             self.rule(name, &expression);
         }
+        let translated = json!({"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}});
+        self.rule("masquerading", &[translated, json!({"masquerade": null})]);
     }
 }
 

@@ -5,13 +5,15 @@ pub mod dump;
 mod emit;
 mod follow;
 mod listing;
+mod way_in;
 
 use serde::{Deserialize, Serialize};
 
-pub use compare::{faults, shared_faults};
+pub use compare::faults;
 pub use emit::{TABLE, emit};
 pub use follow::{follow, layout};
 pub use listing::listing;
+pub use way_in::shared_faults;
 
 /// The shape of the chains of a service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,0 +1,122 @@
+//! Comparing what leads into the chains of a service port: from outside, and whose packets are masqueraded on the way.
+//!
+//! Invariant: rules that depend on who is a pod are asked for only where the proxy knows that, which the dump shows: one
+//! that was not told the pods' network writes no such rule for any Service. Source: `pkg/proxy/iptables/proxier.go`
+//! `syncProxyRules`, the parts about external chains and about traffic that needs masquerading.
+
+use super::chain;
+use super::compare::is_about;
+use super::dump::{Dump, Rule};
+use crate::service::RouteKind;
+use crate::service::expected::{Action, ExpectedPort};
+use crate::service::fault::{Difference, Fault, Kind, Place};
+
+const MARK: &str = "KUBE-MARK-MASQ";
+
+/// What a rule's target is.
+fn is_to(rule: &Rule, target: &str) -> bool {
+    rule.target.as_deref() == Some(target)
+}
+
+/// Whether a rule is for packets of pods alone, or of all but pods.
+fn asks_for_pods(rule: &Rule) -> bool {
+    rule.source.is_some() || !rule.other.is_empty()
+}
+
+fn missing(kind: Kind, object: &str, chain: &str, detail: &str) -> Fault {
+    Fault {
+        difference: Difference::Missing,
+        kind,
+        object: object.to_owned(),
+        place: Place::within("nat", chain),
+        endpoint: None,
+        detail: detail.to_owned(),
+    }
+}
+
+/// The chain by which node ports, balancers' and external addresses go in, and what drops those who may not.
+pub(super) fn of_outside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let is_outside = port.frontends.iter().any(|frontend| frontend.kind != RouteKind::ClusterIp);
+    if !is_outside || !port.has_endpoints() {
+        return;
+    }
+    let name = chain::external(&port.name);
+    let (cluster, local) = (chain::cluster(&port.name), chain::local(&port.name));
+    let rules = dump.rules("nat", &name);
+    let any =
+        |target: &str, is: &dyn Fn(&Rule) -> bool| rules.iter().any(|rule| is_to(rule, target) && is(rule));
+    let all = |rule: &Rule| !asks_for_pods(rule) && !rule.from_node;
+    if port.policy.external_local {
+        if !any(MARK, &|rule| rule.from_node) {
+            let detail = "the node's own packets to it keep their source, so replies find no way back";
+            faults.push(missing(Kind::Masquerade, MARK, &name, detail));
+        }
+        if !any(&cluster, &|rule| rule.from_node) {
+            let detail = "the node's own packets reach only endpoints of the node";
+            faults.push(missing(Kind::Backend, &cluster, &name, detail));
+        }
+        if knows_pods(dump) && !any(&cluster, &|rule| asks_for_pods(rule)) {
+            let detail = "packets of the node's pods reach only endpoints of the node";
+            faults.push(missing(Kind::Backend, &cluster, &name, detail));
+        }
+        if !port.local.is_empty() && !any(&local, &all) {
+            faults.push(missing(Kind::Backend, &local, &name, "packets from outside reach no endpoint"));
+        }
+    } else {
+        if !any(MARK, &all) {
+            let detail =
+                "packets from outside keep their source, so replies of other nodes' endpoints get lost";
+            faults.push(missing(Kind::Masquerade, MARK, &name, detail));
+        }
+        if !port.cluster.is_empty() && !any(&cluster, &all) {
+            faults.push(missing(Kind::Backend, &cluster, &name, "packets from outside reach no endpoint"));
+        }
+    }
+    of_firewall(dump, port, faults);
+}
+
+/// Who is in no range is not translated, and must be dropped then.
+fn of_firewall(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    const CHAIN: &str = "KUBE-PROXY-FIREWALL";
+    if port.source_ranges.is_empty() {
+        return;
+    }
+    for frontend in port.frontends.iter().filter(|frontend| frontend.kind == RouteKind::LoadBalancer) {
+        let dropped = dump
+            .rules("filter", CHAIN)
+            .iter()
+            .any(|rule| is_about(rule, frontend.key) && is_to(rule, "DROP"));
+        if !dropped {
+            faults.push(Fault {
+                place: Place::within("filter", CHAIN),
+                ..missing(Kind::SourceRange, "DROP", CHAIN, "clients in no range are not dropped")
+            });
+        }
+    }
+}
+
+/// Packets to the cluster IP of who is no pod: masqueraded, or replies would leave by another way.
+pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let Some(frontend) = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp) else {
+        return;
+    };
+    let name = match frontend.action {
+        Action::Cluster => chain::cluster(&port.name),
+        Action::Local => chain::local(&port.name),
+        Action::Refuse | Action::Drop => return,
+    };
+    let rules = dump.rules("nat", &name);
+    let marks = |rule: &Rule| is_to(rule, MARK) && is_about(rule, frontend.key);
+    if knows_pods(dump) && !rules.is_empty() && !rules.iter().any(marks) {
+        let detail = "packets of who is no pod keep their source, so replies find no way back";
+        faults.push(missing(Kind::Masquerade, MARK, &name, detail));
+    }
+}
+
+/// Whether this proxy was told who is a pod: some chain of a Service then marks packets of all others.
+fn knows_pods(dump: &Dump) -> bool {
+    let chains = dump.tables.get("nat").map(|nat| &nat.chains).into_iter().flatten();
+    let of_services =
+        chains.filter(|(name, _)| name.starts_with("KUBE-SVC-") || name.starts_with("KUBE-SVL-"));
+    of_services.filter_map(|(_, chain)| chain.rules.first()).any(|rule| is_to(rule, MARK))
+}

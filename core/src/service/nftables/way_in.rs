@@ -1,0 +1,287 @@
+//! Comparing what leads into the chains of a service port: from outside, and whose packets are masqueraded on the way.
+//!
+//! Invariant: rules that depend on who is a pod are asked for only where the proxy knows that, which the dump shows. Both
+//! ways of marking are known: in place (1.36 and later), or by a jump to a chain (before). Source:
+//! `pkg/proxy/nftables/proxier.go` `syncProxyRules`.
+
+use super::chain;
+use super::dump::{Act, Dump, Rule, Verdict};
+use super::follow::in_chain;
+use crate::service::RouteKind;
+use crate::service::expected::{Action, ExpectedPort};
+use crate::service::fault::{Difference, Fault, Kind, Place};
+
+/// The chain that marks, before 1.36.
+const MARKS: &str = "mark-for-masquerade";
+
+fn marks(rule: &Rule) -> bool {
+    match &rule.act {
+        Act::Mark => true,
+        Act::Verdict(Verdict::Jump(to)) => to == MARKS,
+        _ => false,
+    }
+}
+
+fn goes_to(rule: &Rule, chain: &str) -> bool {
+    matches!(&rule.act, Act::Verdict(Verdict::Goto(to) | Verdict::Jump(to)) if to == chain)
+}
+
+fn missing(kind: Kind, object: &str, chain: &str, detail: &str) -> Fault {
+    Fault {
+        difference: Difference::Missing,
+        kind,
+        object: object.to_owned(),
+        place: Place::within(super::TABLE, chain),
+        endpoint: None,
+        detail: detail.to_owned(),
+    }
+}
+
+fn rules<'a>(dump: &'a Dump, chain: &str) -> &'a [Rule] {
+    dump.chains.get(chain).map_or(&[], Vec::as_slice)
+}
+
+/// The chain by which node ports, balancers' and external addresses go in.
+pub(super) fn of_outside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let is_outside = port.frontends.iter().any(|frontend| frontend.kind != RouteKind::ClusterIp);
+    if !is_outside || !port.has_endpoints() {
+        return;
+    }
+    let name = chain::external(&port.name);
+    let (cluster, local) = (chain::cluster(&port.name), chain::local(&port.name));
+    let any = |is: &dyn Fn(&Rule) -> bool| rules(dump, &name).iter().any(is);
+    let all = |rule: &Rule| rule.source.is_none() && !rule.from_node;
+    if port.policy.external_local {
+        if !any(&|rule| marks(rule) && rule.from_node) {
+            let detail = "the node's own packets to it keep their source, so replies find no way back";
+            faults.push(missing(Kind::Masquerade, "mark", &name, detail));
+        }
+        if !any(&|rule| goes_to(rule, &cluster) && rule.from_node) {
+            let detail = "the node's own packets reach only endpoints of the node";
+            faults.push(missing(Kind::Backend, &cluster, &name, detail));
+        }
+        if knows_pods(dump) && !any(&|rule| goes_to(rule, &cluster) && rule.source.is_some()) {
+            let detail = "packets of the node's pods reach only endpoints of the node";
+            faults.push(missing(Kind::Backend, &cluster, &name, detail));
+        }
+        if !port.local.is_empty() && !any(&|rule| goes_to(rule, &local) && all(rule)) {
+            faults.push(missing(Kind::Backend, &local, &name, "packets from outside reach no endpoint"));
+        }
+    } else {
+        if !any(&|rule| marks(rule) && all(rule)) {
+            let detail =
+                "packets from outside keep their source, so replies of other nodes' endpoints get lost";
+            faults.push(missing(Kind::Masquerade, "mark", &name, detail));
+        }
+        if !port.cluster.is_empty() && !any(&|rule| goes_to(rule, &cluster) && all(rule)) {
+            faults.push(missing(Kind::Backend, &cluster, &name, "packets from outside reach no endpoint"));
+        }
+    }
+}
+
+/// Packets of who is no pod, and of endpoints to themselves, where chains of the port's own mark them: before 1.36.
+pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    if !dump.chains.contains_key(MARKS) {
+        return;
+    }
+    let internal = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp);
+    let name = internal.and_then(|frontend| match frontend.action {
+        Action::Cluster => Some(chain::cluster(&port.name)),
+        Action::Local => Some(chain::local(&port.name)),
+        Action::Refuse | Action::Drop => None,
+    });
+    if let Some(name) = name
+        && knows_pods(dump)
+        && !rules(dump, &name).is_empty()
+        && !rules(dump, &name).iter().any(marks)
+    {
+        let detail = "packets of who is no pod keep their source, so replies find no way back";
+        faults.push(missing(Kind::Masquerade, MARKS, &name, detail));
+    }
+    for endpoint in port.cluster.iter().chain(&port.local) {
+        let name = chain::endpoint(&port.name, *endpoint);
+        let own = rules(dump, &name);
+        let translates = own.iter().any(|rule| rule.act == Act::Translate(*endpoint));
+        if translates && !own.iter().any(marks) {
+            let detail = "the endpoint that asks its own Service gets no answer";
+            let fault = missing(Kind::Masquerade, &name, &name, detail);
+            faults.push(Fault { endpoint: Some(endpoint.to_string()), ..fault });
+        }
+    }
+}
+
+/// Whether this proxy was told who is a pod: some rule then asks for it.
+fn knows_pods(dump: &Dump) -> bool {
+    let of_services =
+        |name: &str| ["service-", "local-", "external-"].iter().any(|start| name.starts_with(start));
+    let chains = dump.chains.iter().filter(|(name, _)| *name == "services" || of_services(name));
+    chains.flat_map(|(_, rules)| rules).any(|rule| rule.source.is_some())
+}
+
+/// Compares what all Services of the node share.
+#[must_use]
+pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    of_hooks(dump, &mut faults);
+    let has = |chain: &str, is: &dyn Fn(&Rule) -> bool| rules(dump, chain).iter().any(is);
+    let lookup = |map: &'static str| move |rule: &Rule| rule.act == Act::Lookup(map.to_owned());
+    let rejects = |rule: &Rule| rule.act == Act::Verdict(Verdict::Reject);
+    for (chain, map, kind, detail) in [
+        ("services", "service-ips", Kind::Jump, "addresses of Services are not looked up"),
+        ("services", "service-nodeports", Kind::Jump, "node ports are not translated"),
+        (
+            "service-endpoints-check",
+            "no-endpoint-services",
+            Kind::End,
+            "Services without endpoints refuse nobody",
+        ),
+        (
+            "nodeport-endpoints-check",
+            "no-endpoint-nodeports",
+            Kind::End,
+            "node ports without endpoints refuse nobody",
+        ),
+        ("firewall-check", "firewall-ips", Kind::SourceRange, "everybody may come to balancers' addresses"),
+    ] {
+        if !has(chain, &lookup(map)) {
+            faults.push(missing(kind, map, chain, detail));
+        }
+    }
+    for (chain, detail) in [
+        ("cluster-ips-check", "what is not translated times out where it should be refused"),
+        ("reject-chain", "Services without endpoints let clients time out"),
+    ] {
+        if !has(chain, &rejects) {
+            faults.push(missing(Kind::End, "reject", chain, detail));
+        }
+    }
+    of_masquerading(dump, &mut faults);
+    faults
+}
+
+/// Each of the kernel's hooks must lead to the proxy's chains, by whatever base chain.
+fn of_hooks(dump: &Dump, faults: &mut Vec<Fault>) {
+    let base = |hook: &str| {
+        let of = dump.hooks.iter().filter(move |(_, (known, _))| known == hook);
+        of.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+    };
+    for (hook, usual, to, kind, detail) in [
+        (
+            "prerouting",
+            "nat-prerouting",
+            "services",
+            Kind::Jump,
+            "pods' and outside packets to Services are not translated",
+        ),
+        (
+            "output",
+            "nat-output",
+            "services",
+            Kind::Jump,
+            "the node's own packets to Services are not translated",
+        ),
+        (
+            "postrouting",
+            "nat-postrouting",
+            "masquerading",
+            Kind::Masquerade,
+            "marked packets keep their source, so replies find no way back",
+        ),
+        (
+            "forward",
+            "filter-forward",
+            "service-endpoints-check",
+            Kind::Jump,
+            "Services without endpoints do not refuse pods",
+        ),
+        (
+            "output",
+            "filter-output",
+            "service-endpoints-check",
+            Kind::Jump,
+            "Services without endpoints do not refuse the node",
+        ),
+        (
+            "input",
+            "filter-input",
+            "service-endpoints-check",
+            Kind::Jump,
+            "outside addresses without endpoints refuse nobody",
+        ),
+        (
+            "input",
+            "filter-input",
+            "nodeport-endpoints-check",
+            Kind::Jump,
+            "node ports without endpoints refuse nobody",
+        ),
+        (
+            "forward",
+            "filter-forward",
+            "cluster-ips-check",
+            Kind::Jump,
+            "what is not translated times out where it should be refused",
+        ),
+        (
+            "output",
+            "filter-output",
+            "cluster-ips-check",
+            Kind::Jump,
+            "what is not translated times out where it should be refused",
+        ),
+        (
+            "prerouting",
+            "filter-prerouting-pre-dnat",
+            "firewall-check",
+            Kind::Jump,
+            "everybody may come to balancers' addresses",
+        ),
+        (
+            "output",
+            "filter-output-pre-dnat",
+            "firewall-check",
+            Kind::Jump,
+            "the node itself may come to balancers' addresses",
+        ),
+    ] {
+        let leads =
+            base(hook).into_iter().any(|chain| rules(dump, chain).iter().any(|rule| goes_to(rule, to)));
+        if !leads {
+            faults.push(missing(kind, to, usual, detail));
+        }
+    }
+}
+
+fn of_masquerading(dump: &Dump, faults: &mut Vec<Fault>) {
+    const CHAIN: &str = "masquerading";
+    let chain = rules(dump, CHAIN);
+    let wanted = if dump.sets.contains_key("hairpin-connections") { 2 } else { 1 };
+    if chain.iter().filter(|rule| rule.act == Act::Masquerade).count() < wanted {
+        let detail = "marked packets, or those of endpoints to themselves, keep their source: replies find no way back";
+        faults.push(missing(Kind::Masquerade, "masquerade", CHAIN, detail));
+    }
+    if let Some(marking) = dump.chains.get(MARKS) {
+        // Before 1.36: who is not marked goes back, then the mark is taken off.
+        let returns = |rule: &&Rule| rule.act == Act::Verdict(Verdict::Other("return".to_owned()));
+        if !chain.iter().any(|rule| returns(&rule)) {
+            let detail = "all packets that leave the node get its address, marked or not";
+            faults.push(missing(Kind::Masquerade, "return", CHAIN, detail));
+        }
+        if !chain.iter().any(|rule| rule.act == Act::Mark) {
+            let detail = "packets keep their mark, and are masqueraded once more where they come by again";
+            faults.push(missing(Kind::Masquerade, "mark", CHAIN, detail));
+        }
+        if !marking.iter().any(|rule| rule.act == Act::Mark) {
+            faults.push(missing(Kind::Masquerade, "mark", MARKS, "nothing is ever marked"));
+        }
+    } else if knows_pods(dump) && !rules(dump, "services").iter().any(marks) {
+        let detail = "packets of who is no pod keep their source, so replies find no way back";
+        faults.push(missing(Kind::Masquerade, "mark", "services", detail));
+    }
+    let unread = chain.iter().enumerate().filter(|(_, rule)| rule.act == Act::Unknown);
+    faults.extend(unread.map(|(index, rule)| Fault {
+        difference: Difference::Wrong,
+        place: in_chain(CHAIN, index + 1, rule),
+        ..missing(Kind::Unread, "rule", CHAIN, "it has words that are not understood")
+    }));
+}
