@@ -38,7 +38,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("aya-obj", &["netlab-enforcer"]),
     ("clap", &["netlab", "xtask"]),
     ("clap_complete", &["netlab", "xtask"]),
-    ("hickory-proto", &["netlab-dnsdiag"]),
+    ("hickory-proto", &["netlab-dnsdiag", "netlab-lab"]),
     ("k8s-openapi", &[]),
     ("kube", &[]),
     ("libloading", &[]),
