@@ -13,7 +13,7 @@ pub(crate) enum Dns {
     ///
     /// Walks from the pod's resolv.conf over the cluster's DNS Service, its endpoints, the node's proxy and policy to what
     /// servers answer, and gives one verdict with what speaks for it, what was not examined and what to do. The evidence is a
-    /// bundle (`--bundle`), or is gathered from the pod's own place in the network, as root: `--pid`, `--netns`, or
+    /// bundle (`--bundle`), or is gathered from the pod's own place in the network, as root: `--lab`, `--pid`, `--netns`, or
     /// without any of them a pod of this node, found by its UID. `-f` gives what only the API knows. At most 50 questions are
     /// sent, nothing is changed, and Ctrl-C prints what is known. Exit 0: healthy; 1: a cause was found; 3: undetermined.
     #[command(after_help = "Examples:
@@ -49,7 +49,7 @@ pub(crate) enum Dns {
 }
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("place").args(["bundle", "pid", "netns"])))]
+#[command(group(ArgGroup::new("place").args(["bundle", "lab", "pid", "netns"])))]
 pub(crate) struct Diagnose {
     /// The pod, `[pod/][NAMESPACE/]NAME` (a bundle knows its own), and the names that it looks up
     #[arg(value_name = "[POD] NAME")]
@@ -57,6 +57,9 @@ pub(crate) struct Diagnose {
     /// Recorded evidence: a directory with a `bundle.json`
     #[arg(long, value_name = "DIR")]
     pub(crate) bundle: Option<PathBuf>,
+    /// Gather in a lab that was brought up with `lab up --dns`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lab: Option<String>,
     /// Gather from the container of this process, on this node
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
@@ -65,7 +68,7 @@ pub(crate) struct Diagnose {
     pub(crate) netns: Option<PathBuf>,
     /// The host network namespace of the pod's node: a process number or a file; that of process 1 when the pod is one of this
     /// node's
-    #[arg(long, value_name = "PID|PATH", conflicts_with = "bundle")]
+    #[arg(long, value_name = "PID|PATH", conflicts_with_all = ["bundle", "lab"])]
     pub(crate) node_netns: Option<String>,
     /// The pod's resolv.conf, where it cannot be read from the container
     #[arg(long, value_name = "FILE", conflicts_with = "bundle")]

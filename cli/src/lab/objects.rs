@@ -2,6 +2,8 @@
 //!
 //! Invariant: what is not changed stays as it was written.
 
+use std::collections::BTreeMap;
+
 use netlab_core::input::what_if::WhatIf;
 use netlab_core::input::{Budget, Document, Loaded, load_what_if, typed};
 use netlab_core::model::cluster::{Cluster, ObjectKey, Pod};
@@ -26,6 +28,29 @@ impl Manifests {
         };
         let loaded = load_what_if(documents(&self.documents), what_if, &Budget::default());
         loaded.map(|(loaded, _)| loaded).map_err(|error| error.to_string())
+    }
+
+    /// Every object, as it is with what is put in and without what is left out.
+    pub(crate) fn objects(&self) -> Result<Vec<Value>, String> {
+        let mut objects: BTreeMap<(String, String, String), Value> = BTreeMap::new();
+        for document in documents(&self.documents).chain(documents(&self.with)) {
+            for read in typed::read::<Value>(&document, None, &Budget::default()) {
+                let object = read.map_err(|problem| problem.message.clone())?.object;
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let metadata = &object["metadata"];
+                let key = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+                objects.insert(key, object);
+            }
+        }
+        for name in &self.without {
+            let parts: Vec<&str> = name.split('/').collect();
+            objects.retain(|(kind, namespace, name), _| match parts.as_slice() {
+                [left, out] => kind != left || name != out,
+                [left, of, out] => kind != left || namespace != of || name != out,
+                _ => true,
+            });
+        }
+        Ok(objects.into_values().collect())
     }
 
     /// The object of a kind and name, the one that stands for it first.

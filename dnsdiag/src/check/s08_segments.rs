@@ -1,10 +1,11 @@
 //! S8: the same servers, asked from the pod's node: the first segment that fails owns the fault.
 
 use netlab_plugin::check::CheckOutcome;
+use netlab_plugin::evidence::Transport;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::view::{Ask, Reach, View};
+use crate::view::{Ask, PolicyVerdict, Reach, View};
 
 pub(super) const STEP: Step = Step {
     id: "S8",
@@ -32,17 +33,34 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             None => format!("{} answers", to.ip()),
         })
         .collect();
-    let silent: Vec<String> = segments
-        .node_udp
-        .iter()
-        .filter(|(_, seen)| seen.reach != Reach::NotAsked && !seen.reach.answers())
-        .map(|(to, seen)| format!("{} {}", to.ip(), seen.reach.as_str()))
+    let failing =
+        segments.node_udp.iter().filter(|(_, seen)| seen.reach != Reach::NotAsked && !seen.reach.answers());
+    // What policy keeps from the node says nothing about the server, nor about the pod's own path.
+    let kept = |to: &std::net::SocketAddr| {
+        let answer = view.policy_from_node(Transport::Udp, to.ip(), to.port());
+        (answer.verdict == PolicyVerdict::DenyIngress).then_some(answer)
+    };
+    let mut broken = false;
+    let silent: Vec<String> = failing
+        .map(|(to, seen)| match kept(to) {
+            Some(answer) => {
+                format!("{} {}: policy denies nodes ({})", to.ip(), seen.reach.as_str(), answer.cite())
+            }
+            None => {
+                broken = true;
+                format!("{} {}", to.ip(), seen.reach.as_str())
+            }
+        })
         .collect();
     let line = if segments.node_udp.iter().all(|(_, seen)| seen.reach == Reach::NotAsked) {
         format!("{} of {} answered", rows.answered, rows.sent)
     } else {
         answering.iter().chain(&silent).cloned().collect::<Vec<_>>().join(", ")
     };
-    let outcome = if rows.reach.answers() { CheckOutcome::ok(line) } else { CheckOutcome::fault(line) };
+    let outcome = match (rows.reach.answers(), broken || silent.is_empty()) {
+        (true, _) => CheckOutcome::ok(line),
+        (false, true) => CheckOutcome::fault(line),
+        (false, false) => CheckOutcome::warning(line),
+    };
     Some(outcome.citing(rows.ids))
 }

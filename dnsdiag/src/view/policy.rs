@@ -98,25 +98,35 @@ impl View<'_> {
         address: IpAddr,
         port: u16,
     ) -> PolicyAnswer {
-        let unknown = |why: String| PolicyAnswer {
-            verdict: PolicyVerdict::Unknown,
-            transport,
-            address,
-            port,
-            side: None,
-            why: Some(why),
-        };
+        let unknown = |why: String| unknown(transport, address, port, why);
         let missing = self.missing(&POLICY_FACTS);
         if !missing.is_empty() {
             return unknown(format!("{} not recorded", missing.join(", ")));
         }
-        let cluster = &self.loaded.cluster;
-        let Some(pod) = cluster.pods.get(from) else {
+        let Some(pod) = self.loaded.cluster.pods.get(from) else {
             return unknown(format!("pod {from} is not in {}", layout::PODS));
         };
         if pod.host_network {
             return unknown(format!("{from} uses its node's network: pod policies do not select it"));
         }
+        self.policy_from(End::Pod(from.clone()), transport, address, port)
+    }
+
+    /// The same for the pod's node, which policies of the pods that it asks may concern.
+    #[must_use]
+    pub fn policy_from_node(&self, transport: Transport, address: IpAddr, port: u16) -> PolicyAnswer {
+        let missing = self.missing(&[POLICY_FACTS[0], POLICY_FACTS[1], POLICY_FACTS[2], layout::NODES]);
+        let node = self.subject().and_then(|subject| subject.node().map(str::to_owned));
+        match node {
+            Some(node) if missing.is_empty() => self.policy_from(End::Node(node), transport, address, port),
+            Some(_) => unknown(transport, address, port, format!("{} not recorded", missing.join(", "))),
+            None => unknown(transport, address, port, "the pod's node is not known".to_owned()),
+        }
+    }
+
+    fn policy_from(&self, from: End, transport: Transport, address: IpAddr, port: u16) -> PolicyAnswer {
+        let unknown = |why: String| unknown(transport, address, port, why);
+        let cluster = &self.loaded.cluster;
         let owner =
             cluster.pods.iter().find(|(_, pod)| !pod.host_network && pod.addresses.contains(&address));
         let to = owner.map_or(End::Address(address), |(key, _)| End::Pod(key.clone()));
@@ -128,11 +138,7 @@ impl View<'_> {
             Transport::Udp => 17,
             Transport::Tcp => 6,
         };
-        let query = Query {
-            from: vec![End::Pod(from.clone())],
-            to: vec![to],
-            service: Service::Port { protocol, port },
-        };
+        let query = Query { from: vec![from], to: vec![to], service: Service::Port { protocol, port } };
         let evaluation = match evaluate(cluster, rulesets, &query) {
             Ok(evaluation) => evaluation,
             Err(error) => return unknown(error.to_string()),
@@ -183,6 +189,10 @@ impl View<'_> {
             }
         })
     }
+}
+
+fn unknown(transport: Transport, address: IpAddr, port: u16, why: String) -> PolicyAnswer {
+    PolicyAnswer { verdict: PolicyVerdict::Unknown, transport, address, port, side: None, why: Some(why) }
 }
 
 fn decided(pair: &PairEvaluation, transport: Transport) -> PolicyAnswer {

@@ -3,6 +3,9 @@
 //! Invariant: what stands for the pod is named by the user or found by the pod's UID, never guessed. The network and the files of
 //! this process stand for nothing.
 
+mod lab;
+mod machine;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -11,11 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netlab_core::endpoint_ref::EndpointRef;
-use netlab_core::input::{Document, Loaded};
 use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::bundle::{self, Bundle, layout};
-use netlab_dnsdiag::gather::{Budget, LocalFiles, LocalProber, PodFiles, Prober, gather, objects};
-use netlab_node::container::{Container, processes_of_pod};
+use netlab_dnsdiag::gather::{Budget, LocalFiles, LocalProber, PodFiles, Prober, gather};
+use netlab_node::container::Container;
 use netlab_node::{Netns, NodeError};
 use netlab_plugin::check::Target;
 use nix::sys::signal::{SigSet, Signal};
@@ -25,7 +27,6 @@ use crate::args::dns::Diagnose;
 use crate::args::globals::Globals;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::load;
 use crate::output::terminal::Terminal;
 
 /// Where the pod is.
@@ -45,7 +46,13 @@ struct Place {
 /// Gathers, and records it if that is wanted.
 pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) -> Result<Judged, Failure> {
     let (pod, names) = subject(args, globals)?;
-    let place = find(args, &pod, globals, terminal)?;
+    if let Some(directory) = &args.record {
+        is_free(directory)?;
+    }
+    let place = match &args.lab {
+        Some(name) => lab::find(name, &pod)?,
+        None => machine::find(args, &pod, globals, terminal)?,
+    };
     let mut given = place.objects;
     for (path, id) in [
         (&args.resolv_conf, layout::POD_RESOLV_CONF),
@@ -118,84 +125,6 @@ fn subject(args: &Diagnose, globals: &Globals) -> Result<(ObjectKey, Vec<String>
     }
 }
 
-fn find(args: &Diagnose, pod: &ObjectKey, globals: &Globals, terminal: &Terminal) -> Result<Place, Failure> {
-    let loaded = if globals.filename.is_empty() { None } else { Some(load::input(globals, terminal)?) };
-    let mut not_examined = loaded.as_ref().map(|input| input.not_examined.clone()).unwrap_or_default();
-    let mut objects_of = BTreeMap::new();
-    if let Some(input) = &loaded {
-        if !input.loaded.cluster.pods.contains_key(pod) {
-            return Err(Failure::unreadable(format!("no Pod `{pod}` in the input"))
-                .hint("`-f` has to hold the pod; without `-f` nothing of the cluster is examined"));
-        }
-        objects_of = files_of(&input.loaded);
-    } else {
-        not_examined
-            .push("cluster: no `-f` was given, so Services, slices and policies are unknown".to_owned());
-    }
-    let uid = loaded.as_ref().and_then(|input| uid(&input.loaded, pod));
-    let process = match (args.pid, &args.netns) {
-        (Some(pid), _) => Some(pid),
-        (None, Some(_)) => None,
-        (None, None) => Some(on_this_node(pod, uid.as_deref())?),
-    };
-    let node = match (&args.node_netns, process) {
-        (Some(place), _) => Some(super::query::open(place)?),
-        (None, Some(_)) => Some(Netns::from_pid(1).map_err(|error| not_entered(&error))?),
-        (None, None) => {
-            not_examined.push("node: no `--node-netns` was given".to_owned());
-            None
-        }
-    };
-    let container = process.map(Container::of_process).transpose().map_err(|error| not_entered(&error))?;
-    let netns = match (&container, &args.netns) {
-        (Some(container), _) => container.netns(),
-        (None, Some(path)) => Netns::from_path(path),
-        (None, None) => return Err(Failure::unreadable("no place was named")),
-    };
-    let netns = netns.map_err(|error| not_entered(&error))?;
-    let node_root = process.and_then(|_| Container::of_process(1).ok());
-    Ok(Place {
-        pod: netns,
-        node,
-        libc: container.as_ref().and_then(Container::libc),
-        files: container.map(PodFiles::Container),
-        node_root,
-        dns_pods: BTreeMap::new(),
-        objects: objects_of,
-        not_examined,
-    })
-}
-
-fn files_of(loaded: &Loaded) -> BTreeMap<String, String> {
-    let documents: Vec<Document> = loaded
-        .texts
-        .iter()
-        .map(|(name, text)| Document { name: Arc::clone(name), text: Arc::clone(text) })
-        .collect();
-    objects(&documents).into_iter().map(|(id, text)| (id.to_owned(), text)).collect()
-}
-
-/// `metadata.uid` of the pod, which is in the names of its control groups.
-fn uid(loaded: &Loaded, pod: &ObjectKey) -> Option<String> {
-    let object = loaded.wire.pods.iter().find(|one| {
-        one.metadata.name.as_deref() == Some(&pod.name)
-            && one.metadata.namespace.as_deref().unwrap_or("default") == pod.namespace
-    })?;
-    object.metadata.unknown.get("uid")?.as_str().map(str::to_owned)
-}
-
-/// A process of the pod on this machine.
-fn on_this_node(pod: &ObjectKey, uid: Option<&str>) -> Result<u32, Failure> {
-    let Some(uid) = uid else {
-        return Err(Failure::unreadable(format!("nothing says where {pod} is"))
-            .hint("give its process with `--pid`, its namespace with `--netns`, or with `-f` a Pod that has a metadata.uid"));
-    };
-    processes_of_pod(uid).first().copied().ok_or_else(|| {
-        Failure::new(Exit::CannotTell, format!("no process of {pod} (uid {uid}) is on this machine"))
-            .hint("run it on the pod's node, as root, where all processes are seen")
-    })
-}
-
 fn not_entered(error: &NodeError) -> Failure {
     let what = "the pod's place cannot be entered";
     let failure = if error.is_permission() { Failure::not_allowed(what) } else { Failure::unreadable(what) };
@@ -207,16 +136,24 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::unreadable(format!("cannot read `{}`", path.display())).because(&error))
 }
 
-/// Writes a bundle where there is none yet.
+/// Refuses to write over anything; asked before the first question, because the answers would be lost.
+fn is_free(directory: &Path) -> Result<(), Failure> {
+    let refused = |why: &str| {
+        Err(Failure::unreadable(format!("`{}` {why}", directory.display()))
+            .hint("`--record` writes into a directory that is empty or not there"))
+    };
+    match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
+        Ok(false) => refused("is not empty"),
+        Err(_) if directory.symlink_metadata().is_ok() => refused("is no directory that can be read"),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a bundle.
 fn record(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
     let failed = |error: &std::io::Error, path: &Path| {
         Failure::new(Exit::CannotTell, format!("cannot write `{}`", path.display())).because(error)
     };
-    let is_empty = std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
-    if !is_empty {
-        return Err(Failure::unreadable(format!("`{}` is not empty", directory.display()))
-            .hint("`--record` writes into a directory that is empty or not there"));
-    }
     for (name, text) in bundle::files(bundle) {
         let path = directory.join(name);
         let parent = path.parent().unwrap_or(directory);

@@ -1,0 +1,102 @@
+//! A pod of a lab: its namespaces, files and manifests are the supervisor's.
+
+use std::collections::BTreeMap;
+
+use netlab_core::input::Document;
+use netlab_core::model::cluster::ObjectKey;
+use netlab_dnsdiag::bundle::layout;
+use netlab_dnsdiag::gather::{PodFiles, objects};
+use netlab_lab::Place as LabPlace;
+use netlab_lab::named::{Client, File};
+use netlab_node::Netns;
+use netlab_node::container::Container;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Place;
+use crate::command::lab::{connect, failure, run_dir};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::lab::names::Naming;
+use crate::lab::{Manifests, operation};
+
+/// Finds the pod's place.
+pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
+    let mut client = connect(name)?;
+    if client.state().rootless {
+        return Err(Failure::new(
+            Exit::CannotTell,
+            format!("lab `{name}` is in a user namespace of its own"),
+        )
+        .hint("bring it up as root to ask from its pods"));
+    }
+    let naming: Option<Naming> = ask(&mut client, operation::NAMES)?;
+    let Some(naming) = naming else {
+        return Err(Failure::unreadable(format!("lab `{name}` has no DNS"))
+            .hint(format!("`netlab lab down --lab {name}`, then `netlab lab up --lab {name} --dns`")));
+    };
+    let manifests: Manifests = ask(&mut client, operation::MANIFESTS)?;
+    let place = LabPlace::Pod(pod.clone());
+    let node = client.state().nodes.get(&place).cloned();
+    let directory = {
+        let entry = client.entry(&place).map_err(|error| failure(&error, &run_dir()))?;
+        entry.files().path(File::ResolvConf).parent().map(std::path::Path::to_owned)
+    };
+    let netns = |client: &mut Client, place: &LabPlace| -> Result<Netns, Failure> {
+        let entry = client.entry(place).map_err(|error| failure(&error, &run_dir()))?;
+        entry.netns().try_clone().map_err(|error| super::not_entered(&error))
+    };
+    let mut dns_pods = BTreeMap::new();
+    for (server, _) in client.dns().map_err(|error| failure(&error, &run_dir()))? {
+        for address in &server.addresses {
+            if matches!(server.place, LabPlace::Pod(_)) {
+                dns_pods.insert(*address, netns(&mut client, &server.place)?);
+            }
+        }
+    }
+    let mut texts = texts(&manifests)?;
+    texts.insert(layout::KUBELET.to_owned(), naming.kubelet_config());
+    texts.insert(layout::NODE_RESOLV_CONF.to_owned(), naming.host_file.clone());
+    texts.insert(layout::COREFILE.to_owned(), corefile(&naming));
+    Ok(Place {
+        pod: netns(&mut client, &place)?,
+        node: node.map(|node| netns(&mut client, &LabPlace::Node(node))).transpose()?,
+        files: directory.map(PodFiles::Directory),
+        node_root: None,
+        // What `lab exec` runs there are this machine's programs.
+        libc: Container::of_process(std::process::id()).ok().and_then(|own| own.libc()),
+        dns_pods,
+        objects: texts,
+        not_examined: Vec::new(),
+    })
+}
+
+fn ask<T: DeserializeOwned>(client: &mut Client, operation: &str) -> Result<T, Failure> {
+    let answer = client.ask(operation, Value::Null).map_err(|error| failure(&error, &run_dir()))?;
+    serde_json::from_value(answer).map_err(|error| {
+        Failure::new(Exit::CannotTell, "the lab's supervisor is of another netlab").because(&error)
+    })
+}
+
+/// The lab's objects, each once.
+fn texts(manifests: &Manifests) -> Result<BTreeMap<String, String>, Failure> {
+    let unreadable = |why: String| Failure::unreadable("the lab's manifests cannot be read").caused_by(why);
+    let all = manifests.objects().map_err(unreadable)?;
+    let documents: Vec<Document> = all
+        .iter()
+        .map(|object| Document { name: "the lab's manifests".into(), text: format!("{object:#}").into() })
+        .collect();
+    Ok(objects(&documents).into_iter().map(|(id, text)| (id.to_owned(), text)).collect())
+}
+
+/// A configuration by which CoreDNS would answer as the lab's servers do.
+fn corefile(naming: &Naming) -> String {
+    let above: Vec<String> = naming.above.iter().map(ToString::to_string).collect();
+    format!(
+        ".:53 {{\n    errors\n    health\n    ready\n    kubernetes {} in-addr.arpa ip6.arpa {{\n        pods insecure\n        \
+         fallthrough in-addr.arpa ip6.arpa\n        ttl 30\n    }}\n    forward . {}\n    cache 30\n    loop\n    \
+         reload\n    loadbalance\n}}\n",
+        crate::lab::names::DOMAIN,
+        above.join(" ")
+    )
+}

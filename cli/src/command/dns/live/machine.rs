@@ -1,0 +1,103 @@
+//! A pod of this machine: by a process, by a namespace, or by the pod's UID.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use netlab_core::input::{Document, Loaded};
+use netlab_core::model::cluster::ObjectKey;
+use netlab_dnsdiag::gather::{PodFiles, objects};
+use netlab_node::Netns;
+use netlab_node::container::{Container, processes_of_pod};
+
+use super::{Place, not_entered};
+use crate::args::dns::Diagnose;
+use crate::args::globals::Globals;
+use crate::command::dns::query;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::load;
+use crate::output::terminal::Terminal;
+
+/// Finds the pod's place as the arguments name it.
+pub(super) fn find(
+    args: &Diagnose,
+    pod: &ObjectKey,
+    globals: &Globals,
+    terminal: &Terminal,
+) -> Result<Place, Failure> {
+    let loaded = if globals.filename.is_empty() { None } else { Some(load::input(globals, terminal)?) };
+    let mut not_examined = loaded.as_ref().map(|input| input.not_examined.clone()).unwrap_or_default();
+    let mut objects_of = BTreeMap::new();
+    if let Some(input) = &loaded {
+        if !input.loaded.cluster.pods.contains_key(pod) {
+            return Err(Failure::unreadable(format!("no Pod `{pod}` in the input"))
+                .hint("`-f` has to hold the pod; without `-f` nothing of the cluster is examined"));
+        }
+        objects_of = files_of(&input.loaded);
+    } else {
+        not_examined
+            .push("cluster: no `-f` was given, so Services, slices and policies are unknown".to_owned());
+    }
+    let uid = loaded.as_ref().and_then(|input| uid(&input.loaded, pod));
+    let process = match (args.pid, &args.netns) {
+        (Some(pid), _) => Some(pid),
+        (None, Some(_)) => None,
+        (None, None) => Some(on_this_node(pod, uid.as_deref())?),
+    };
+    let node = match (&args.node_netns, process) {
+        (Some(place), _) => Some(query::open(place)?),
+        (None, Some(_)) => Some(Netns::from_pid(1).map_err(|error| not_entered(&error))?),
+        (None, None) => {
+            not_examined.push("node: no `--node-netns` was given".to_owned());
+            None
+        }
+    };
+    let container = process.map(Container::of_process).transpose().map_err(|error| not_entered(&error))?;
+    let netns = match (&container, &args.netns) {
+        (Some(container), _) => container.netns(),
+        (None, Some(path)) => Netns::from_path(path),
+        (None, None) => return Err(Failure::unreadable("no place was named")),
+    };
+    let netns = netns.map_err(|error| not_entered(&error))?;
+    let node_root = process.and_then(|_| Container::of_process(1).ok());
+    Ok(Place {
+        pod: netns,
+        node,
+        libc: container.as_ref().and_then(Container::libc),
+        files: container.map(PodFiles::Container),
+        node_root,
+        dns_pods: BTreeMap::new(),
+        objects: objects_of,
+        not_examined,
+    })
+}
+
+fn files_of(loaded: &Loaded) -> BTreeMap<String, String> {
+    let documents: Vec<Document> = loaded
+        .texts
+        .iter()
+        .map(|(name, text)| Document { name: Arc::clone(name), text: Arc::clone(text) })
+        .collect();
+    objects(&documents).into_iter().map(|(id, text)| (id.to_owned(), text)).collect()
+}
+
+/// `metadata.uid` of the pod, which is in the names of its control groups.
+fn uid(loaded: &Loaded, pod: &ObjectKey) -> Option<String> {
+    let object = loaded.wire.pods.iter().find(|one| {
+        one.metadata.name.as_deref() == Some(&pod.name)
+            && one.metadata.namespace.as_deref().unwrap_or("default") == pod.namespace
+    })?;
+    object.metadata.unknown.get("uid")?.as_str().map(str::to_owned)
+}
+
+/// A process of the pod on this machine.
+fn on_this_node(pod: &ObjectKey, uid: Option<&str>) -> Result<u32, Failure> {
+    let Some(uid) = uid else {
+        return Err(Failure::unreadable(format!("nothing says where {pod} is"))
+            .hint("give its process with `--pid`, its namespace with `--netns`, or with `-f` a Pod that has a metadata.uid"));
+    };
+    processes_of_pod(uid).first().copied().ok_or_else(|| {
+        Failure::new(Exit::CannotTell, format!("no process of {pod} (uid {uid}) is on this machine"))
+            .hint("run it on the pod's node, as root, where all processes are seen")
+    })
+}
