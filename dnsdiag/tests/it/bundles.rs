@@ -138,56 +138,64 @@ fn the_confusion_matrix_is_diagonal() {
 /// Takes one file away at a time: the verdict stays, or is undetermined; it never becomes healthy or another.
 #[test]
 fn a_file_less_never_makes_it_healthy_or_another() {
-    let mut wrong = String::new();
-    for name in names() {
-        let (bundle, expected) = read(&name);
-        let files: BTreeSet<String> = bundle
-            .evidence
-            .facts
-            .keys()
-            .map(|id| id.split('#').next().unwrap_or_default().to_owned())
-            .collect();
-        for file in files {
-            let mut less = bundle.clone();
-            less.evidence.facts.retain(|id, _| id.split('#').next() != Some(&*file));
-            let found = verdict(&less);
-            let healthy = expected.class == Class::Healthy;
-            // musl never reads nsswitch.conf.
-            let musl = bundle.target.libc.as_deref().is_some_and(|libc| libc.starts_with("musl"));
-            let vital =
-                layout::file(&file).is_some_and(|file| file.vital) && !(musl && file == layout::POD_NSSWITCH);
-            // Where only the report shows that something is wrong, nothing is without it.
-            let reported = expected
-                .mode
-                .as_deref()
-                .and_then(rule)
-                .is_some_and(|rule| file == layout::SYMPTOM && rule.needs.contains(&layout::SYMPTOM));
-            let right = match found.verdict.class {
-                Class::Undetermined => !found.because.is_empty() || !found.not_examined.is_empty(),
-                Class::Healthy => reported || (healthy && !vital),
-                _ => found.verdict.mode == expected.mode.as_deref(),
-            };
-            // Without what was reported, what remains may be no failure.
-            let symptomless =
-                file == layout::SYMPTOM && found.verdict.class == Class::Healthy && !healthy && !reported;
-            if !right || symptomless {
-                let _ = writeln!(
-                    wrong,
-                    "{name} without {file}: {:?} {}",
-                    found.verdict.mode, found.verdict.summary
-                );
-            }
-            let silent = !found.not_examined.iter().any(|what| what.contains(&*file));
-            let another = layout::PROXY_DUMPS.contains(&&*file);
-            if silent && !another {
-                let _ = writeln!(wrong, "{name} without {file}: nothing says that it was not examined");
-            }
-        }
-    }
+    let names = names();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let each = |worker| {
+            let names = &names;
+            scope.spawn(move || {
+                names.iter().skip(worker).step_by(workers).map(|name| a_file_less(name)).collect::<String>()
+            })
+        };
+        let running: Vec<_> = (0..workers).map(each).collect();
+        running.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let wrong = wrong.concat();
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// Each step alone, through the JSON of the contract: for bundles that between them have every kind of fact.
+/// What is wrong with a bundle's verdicts when each of its files is taken away once.
+fn a_file_less(name: &str) -> String {
+    let mut wrong = String::new();
+    let (bundle, expected) = read(name);
+    let files: BTreeSet<String> =
+        bundle.evidence.facts.keys().map(|id| id.split('#').next().unwrap_or_default().to_owned()).collect();
+    for file in files {
+        let mut less = bundle.clone();
+        less.evidence.facts.retain(|id, _| id.split('#').next() != Some(&*file));
+        let found = verdict(&less);
+        let healthy = expected.class == Class::Healthy;
+        // musl never reads nsswitch.conf.
+        let musl = bundle.target.libc.as_deref().is_some_and(|libc| libc.starts_with("musl"));
+        let vital =
+            layout::file(&file).is_some_and(|file| file.vital) && !(musl && file == layout::POD_NSSWITCH);
+        // Where only the report shows that something is wrong, nothing is without it.
+        let reported = expected
+            .mode
+            .as_deref()
+            .and_then(rule)
+            .is_some_and(|rule| file == layout::SYMPTOM && rule.needs.contains(&layout::SYMPTOM));
+        let right = match found.verdict.class {
+            Class::Undetermined => !found.because.is_empty() || !found.not_examined.is_empty(),
+            Class::Healthy => reported || (healthy && !vital),
+            _ => found.verdict.mode == expected.mode.as_deref(),
+        };
+        // Without what was reported, what remains may be no failure.
+        let symptomless =
+            file == layout::SYMPTOM && found.verdict.class == Class::Healthy && !healthy && !reported;
+        if !right || symptomless {
+            let _ =
+                writeln!(wrong, "{name} without {file}: {:?} {}", found.verdict.mode, found.verdict.summary);
+        }
+        let silent = !found.not_examined.iter().any(|what| what.contains(&*file));
+        let another = layout::PROXY_DUMPS.contains(&&*file);
+        if silent && !another {
+            let _ = writeln!(wrong, "{name} without {file}: nothing says that it was not examined");
+        }
+    }
+    wrong
+}
+
 #[test]
 fn checks_survive_their_json() {
     for name in ["base", "F01", "F28", "F30"] {
