@@ -1,9 +1,10 @@
 //! Every diagnostic code and its page (`netlab explain NLxxxx`).
 //!
 //! Invariant: the examples are true. A test loads (and, for lints, lints) each one: the bad one yields its code, the
-//! good one does not.
+//! good one does not. Those of `NL07xx` are several files each, and are tried by the DNS lint's own tests.
 
 mod claims;
+mod dns;
 mod field;
 mod lint;
 mod object;
@@ -53,4 +54,5 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
         .chain(lint::pages())
         .chain(&LIMITS)
         .chain(&claims::PAGES)
+        .chain(dns::pages())
 }

@@ -1,6 +1,7 @@
 //! The codes, by name. A code never changes its meaning; one that is no longer used is not given away again.
 //!
 //! `NL01xx`: text. `NL02xx`: objects and their fields. `NL03xx`: findings about policies that are valid. `NL05xx`: claims.
+//! `NL07xx`: the configuration of the cluster's DNS.
 
 /// Not YAML, or not JSON.
 pub const SYNTAX: &str = "NL0101";
@@ -185,3 +186,70 @@ pub const HOST_NETWORK_TOO: &str = "NL0332";
 pub const END_PORT_SUPPORT: &str = "NL0333";
 /// A port name with several numbers.
 pub const PORT_NAME_NUMBERS: &str = "NL0334";
+
+/// A Corefile that the server cannot read.
+pub const COREFILE_SYNTAX: &str = "NL0701";
+/// A plugin that the server does not have.
+pub const PLUGIN_UNKNOWN: &str = "NL0702";
+/// A plugin's words or properties that it refuses.
+pub const PLUGIN_ARGUMENTS: &str = "NL0703";
+/// A zone that two blocks want.
+pub const ZONE_TAKEN: &str = "NL0704";
+/// A server that asks itself.
+pub const DNS_LOOP: &str = "NL0705";
+/// A plugin that keeps the names that it does not know.
+pub const NO_FALLTHROUGH: &str = "NL0706";
+/// The cluster's zone is not what the server serves.
+pub const ZONE_NOT_SERVED: &str = "NL0707";
+/// Upstreams that know different names.
+pub const UPSTREAMS_MIXED: &str = "NL0708";
+/// Names of the cluster that another block takes.
+pub const ZONE_SHADOWED: &str = "NL0709";
+/// A plugin that is asked before one that stands above it.
+pub const PLUGIN_ORDER: &str = "NL0710";
+/// A limit that refuses queries early.
+pub const CONCURRENCY_LOW: &str = "NL0711";
+/// Answers that outlive what they say.
+pub const CACHE_LONG: &str = "NL0712";
+/// `autopath` without the pods it needs to know.
+pub const AUTOPATH_UNVERIFIED: &str = "NL0713";
+/// A plugin that is missed when something goes wrong.
+pub const PLUGIN_MISSING: &str = "NL0714";
+/// Records that live too long or not at all.
+pub const RECORD_TTL: &str = "NL0715";
+/// AAAA answered as if the name did not exist.
+pub const AAAA_NXDOMAIN: &str = "NL0716";
+/// A kubelet that knows no DNS server.
+pub const CLUSTER_DNS_MISSING: &str = "NL0721";
+/// A kubelet that tells pods to ask somebody else.
+pub const CLUSTER_DNS_WRONG: &str = "NL0722";
+/// Nameservers that know different names.
+pub const NAMESERVERS_MIXED: &str = "NL0723";
+/// A field that kubelet does not read as it is meant.
+pub const KUBELET_FIELD: &str = "NL0724";
+/// A cluster domain that is missing or malformed.
+pub const CLUSTER_DOMAIN: &str = "NL0725";
+/// A nameserver of the node that pods cannot ask.
+pub const NODE_STUB: &str = "NL0726";
+/// A node's file beyond kubelet's limits.
+pub const NODE_FILE_LIMITS: &str = "NL0727";
+/// A line that kubelet reads otherwise than it looks.
+pub const NODE_FILE_LINE: &str = "NL0728";
+/// A pod that uses names of the cluster and does not ask its servers.
+pub const POD_WITHOUT_CLUSTER_DNS: &str = "NL0731";
+/// A pod's DNS fields that the API refuses.
+pub const POD_DNS_INVALID: &str = "NL0732";
+/// An `ndots` with which names are not found.
+pub const POD_NDOTS: &str = "NL0733";
+/// The search domain `.`.
+pub const SEARCH_ROOT: &str = "NL0734";
+/// A search line that musl skips.
+pub const SEARCH_LINE_LONG: &str = "NL0735";
+/// A DNS Service without one of its two protocols.
+pub const DNS_SERVICE_PORTS: &str = "NL0741";
+/// A DNS Service that leads to a port where nobody listens.
+pub const DNS_SERVICE_TARGET: &str = "NL0742";
+/// A DNS Service that selects nobody, or has no address.
+pub const DNS_SERVICE_SELECTOR: &str = "NL0743";
+/// A DNS Service that some clients cannot use.
+pub const DNS_SERVICE_TRAFFIC: &str = "NL0744";

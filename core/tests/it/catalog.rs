@@ -34,7 +34,9 @@ fn codes(code: &str, text: &str, bad: bool) -> (BTreeSet<&'static str>, String) 
 #[test]
 fn examples_show_what_they_say() {
     let mut wrong = Vec::new();
-    for page in catalog::all().filter(|page| !page.bad.is_empty()) {
+    // The DNS lint tries its own: they are Corefiles and other files that are no objects.
+    let ours = |code: &str| !code.starts_with("NL07");
+    for page in catalog::all().filter(|page| !page.bad.is_empty() && ours(page.code)) {
         let (found, lines) = codes(page.code, page.bad, true);
         if !found.contains(page.code) {
             wrong.push(format!("{}: the bad example gives\n{lines}\n{}", page.code, page.bad));
