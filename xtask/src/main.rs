@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod bpf;
+mod corefiles;
 mod docs;
 mod mutate;
 mod peers;
@@ -25,6 +26,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Build the BPF object and put it where the enforcer embeds it, or check that it is current.
     Bpf(bpf::Arguments),
+    /// Ask a real CoreDNS again what it makes of the recorded Corefiles.
+    Corefiles,
     /// Write the pages of docs that are generated, or check that they are current.
     Docs(docs::Arguments),
     /// Put known faults into a copy of the code, one at a time, and want each caught by a test.
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Bpf(arguments) => bpf::run(&arguments),
+        Task::Corefiles => corefiles::run(),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Mutate(arguments) => mutate::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),

@@ -477,10 +477,7 @@ mod tests {
             ("forward . 1.1.1.1 {\nhealth_check 5\n}", "`health_check`: `5` is no duration, such as 5s"),
             ("forward . {$DNS} {\nmax_concurrent {$N}\n}", ""),
             ("forward {$ALL}", ""),
-            (
-                "forward . https://1.1.1.1/dns-query",
-                "`https://1.1.1.1/dns-query` has a path, and `forward` takes none",
-            ),
+            ("forward . https3://9.9.9.9", "`forward` does not speak https3://"),
             ("cache 30", ""),
             ("cache 0", "`cache`: the TTL must be positive"),
             ("cache 30 {\nservfail 5s\ndenial 1000 5\nsuccess 1000\nprefetch 10 1m 10%\n}", ""),

@@ -180,7 +180,7 @@ mod tests {
             ("Cluster.Local", "dns://cluster.local.:53"),
             ("cluster.local.:1053", "dns://cluster.local.:1053"),
             ("tls://example.org", "tls://example.org.:853"),
-            ("https://.", "https://.:443"),
+            ("grpc://.", "grpc://.:443"),
             ("10.0.0.0/24", "dns://0.0.10.in-addr.arpa.:53"),
             ("10.0.0.0/8:5300", "dns://10.in-addr.arpa.:5300"),
             ("10.244.2.0/23", "dns://2.244.10.in-addr.arpa.:53 dns://3.244.10.in-addr.arpa.:53"),

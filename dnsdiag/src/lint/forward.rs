@@ -141,6 +141,10 @@ fn mixed(ground: &Ground<'_>, server: &Server, plugin: &Plugin, found: &mut Vec<
     }
     let (mut inside, mut outside) = (None, None);
     let mut count = |address: IpAddr, shown: String| {
+        // That one leads nowhere, which is told elsewhere.
+        if address.is_loopback() {
+            return;
+        }
         let side = if is_inside(address) { &mut inside } else { &mut outside };
         side.get_or_insert(shown);
     };

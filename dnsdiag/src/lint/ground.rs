@@ -130,7 +130,10 @@ impl<'a> Ground<'a> {
             let mut zones = self.servers.iter().flat_map(|server| {
                 server.kubernetes().flat_map(|(_, block)| super::zones::kubernetes_zones(block))
             });
-            zones.find(|zone| zone != "." && !super::zones::is_reverse(zone))
+            // Templates have something else in its place.
+            let is_name =
+                |zone: &str| zone.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
+            zones.find(|zone| zone != "." && !super::zones::is_reverse(zone) && is_name(zone))
         };
         let domain = self.kubelet_domain().or_else(of_server);
         domain.map_or_else(|| "cluster.local".to_owned(), |domain| domain.trim_end_matches('.').to_owned())

@@ -47,6 +47,23 @@ pub(super) fn find(ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
             if block.all("forward").any(forwards_all) && block.plugin("cache").is_none() {
                 say(true, "no `cache`: every question goes to the upstream", "add `cache 30`");
             }
+            let asks = [
+                "forward",
+                "grpc",
+                "file",
+                "auto",
+                "secondary",
+                "etcd",
+                "route53",
+                "azure",
+                "clouddns",
+                "proxy",
+            ];
+            let outside = block.zones().iter().any(|key| key.zone == ".");
+            if outside && !asks.iter().any(|name| block.plugin(name).is_some()) {
+                let message = "no `forward`: names outside of the cluster are answered SERVFAIL";
+                say(true, message, "add `forward . /etc/resolv.conf`, if pods are to find names outside");
+            }
             if !anywhere("reload") {
                 let message = "no `reload`: changes of this file are seen by new pods alone";
                 say(true, message, "add `reload`, or restart the pods after each change");

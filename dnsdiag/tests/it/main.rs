@@ -10,6 +10,8 @@ mod gather;
 mod kubelet;
 mod lint;
 mod lint_pages;
+mod lint_property;
+mod lint_reports;
 mod live;
 mod plan;
 mod probe;

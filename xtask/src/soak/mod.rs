@@ -47,6 +47,7 @@ const COMPUTING: &[Leg] = &[
         package: "netlab-enforcer",
         test: "the_program_agrees_with_the_oracle_and_the_engine_on_random_worlds",
     },
+    Leg { what: "Corefile, kubelet, resolv.conf", package: "netlab-dnsdiag", test: "no_text_is_too_much" },
 ];
 
 /// Those that are slow because they wait for packets.

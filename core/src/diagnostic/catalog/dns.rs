@@ -40,7 +40,7 @@ macro_rules! pod {
         concat!(
             "== manifests ==\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec:\n",
             $($text),+,
-            "  containers: [{name: web, env: [{name: API, value: \"http://api.shop.svc:8080\"}]}]\n"
+            "  containers: [{name: web, env: [{name: API, value: \"api.shop.svc:8080\"}]}]\n"
         )
     };
 }
