@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use netlab_dnsdiag::resolver::{self, Libc};
 
+use super::dns_lint::Lint;
+
 /// The questions about DNS.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dns {
@@ -36,6 +38,18 @@ pub(crate) enum Dns {
   netlab dns plan api --resolv-conf examples/dns/pod.conf --server examples/dns/refused.json --compare
   netlab dns plan www.example.com --resolv-conf examples/dns/pod.conf --libc go -o json")]
     Plan(Plan),
+    /// Find mistakes in the configuration of a cluster's DNS
+    ///
+    /// Corefile, kubelet configuration, a node's resolv.conf and manifests are read as those who use them do, each by
+    /// itself and against the others: what keeps the server from starting, what makes names vanish, what leaves pods
+    /// without a server. A ConfigMap among the manifests that has a `Corefile`, or kubeadm's `kubelet`, counts as such a
+    /// file. What was not given is told as not examined. Exit 0: nothing found that `--fail-on` names; 1: something
+    /// found; 2: a file cannot be read.
+    #[command(after_help = "Examples:
+  netlab dns lint -f examples/dns/broken --kubelet-config examples/dns/kubelet.yaml
+  netlab dns lint --corefile examples/dns/Corefile --resolv-conf examples/dns/node-resolv.conf
+  netlab dns lint -f examples/dns/clean -o sarif")]
+    Lint(Lint),
     /// Send one raw question and show all that is seen of it
     ///
     /// No search list, no hosts file, no second try: one message goes to one server, and what comes back is shown with

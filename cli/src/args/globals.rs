@@ -62,7 +62,7 @@ pub(crate) enum Format {
     Yaml,
     /// One comma-separated line for each connection (`policy connections`, `diff`)
     Csv,
-    /// A Markdown table (`policy connections`, `diff`, `lint`)
+    /// A Markdown table (`policy connections`, `diff`, `lint`, `dns lint`)
     Md,
     /// A graph for Graphviz (`policy connections`)
     Dot,
@@ -70,7 +70,7 @@ pub(crate) enum Format {
     Svg,
     /// A truth table (`policy connections`)
     Matrix,
-    /// For code scanning (`policy lint`)
+    /// For code scanning (`policy lint`, `dns lint`)
     Sarif,
     /// One line for each claim, for test harnesses (`policy test`)
     Tap,

@@ -3,6 +3,7 @@
 //! Invariant: no logic. Every leaf command's help has an `Examples:` block; a test runs each example.
 
 pub(crate) mod dns;
+pub(crate) mod dns_lint;
 pub(crate) mod enforce;
 pub(crate) mod globals;
 pub(crate) mod lab;

@@ -216,14 +216,14 @@ pub(crate) struct Lint {
     pub(crate) fail_on: Level,
 }
 
-/// `--severity` and `--fail-on` of `policy lint`.
+/// `--severity` and `--fail-on` of lints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     /// Everything
     Note,
     /// What is probably not meant
     Warning,
-    /// Objects that cannot be used
+    /// Objects that cannot be used, and what does not work at all
     Error,
 }
 

@@ -104,14 +104,16 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
             &[Format::Csv, Format::Md, Format::Dot, Format::Svg, Format::Matrix][..]
         }
         Command::Policy(PolicyArgs { verb: Policy::Diff(_), .. }) => &[Format::Csv, Format::Md],
-        Command::Policy(PolicyArgs { verb: Policy::Lint(_), .. }) => &[Format::Md, Format::Sarif],
+        Command::Policy(PolicyArgs { verb: Policy::Lint(_), .. }) | Command::Dns(Dns::Lint(_)) => {
+            &[Format::Md, Format::Sarif]
+        }
         Command::Policy(PolicyArgs { verb: Policy::Test(_), .. }) => &[Format::Tap, Format::Junit],
         _ => &[],
     };
     if globals.output.is_special() && !formats.contains(&globals.output) {
         return Err(Failure::unreadable(
             "this command has no such format: `-o csv` and `md` are of `policy connections` and `diff`, `dot`, `svg` \
-             and `matrix` of the first alone, `md` and `sarif` of `policy lint`, `tap` and `junit` of `policy test`",
+             and `matrix` of the first alone, `md` and `sarif` of `policy lint` and `dns lint`, `tap` and `junit` of `policy test`",
         )
         .hint("use `-o table`, `wide`, `json` or `yaml`"));
     }
@@ -135,6 +137,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Dns(Dns::Checks) => dns::checks::run(terminal),
         Command::Dns(Dns::Diagnose(args)) => dns::diagnose::run(args, globals, terminal),
         Command::Dns(Dns::Plan(args)) => dns::plan::run(args, terminal),
+        Command::Dns(Dns::Lint(args)) => dns::lint::run(args, globals, terminal),
         Command::Dns(Dns::Query(args)) => dns::query::run(args, globals, terminal),
         Command::Service(Service::Endpoints(args)) => service::endpoints::run(args, globals, terminal),
         Command::Service(Service::Trace(args)) => service::trace::run(args, globals, terminal),

@@ -17,8 +17,8 @@ use super::style::{QUIET, paint};
 pub(crate) struct Summary<'a> {
     /// The findings that are shown.
     pub(crate) findings: &'a [Finding],
-    /// How many policies were read.
-    pub(crate) policies: usize,
+    /// What was read, as in `9 policies`.
+    pub(crate) read: String,
     /// How many findings `--suppress` took away.
     pub(crate) suppressed: usize,
 }
@@ -28,8 +28,7 @@ impl std::fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all: Vec<Diagnostic> = self.findings.iter().map(|finding| finding.diagnostic.clone()).collect();
         let what = if all.is_empty() { "nothing found".to_owned() } else { count(&all) };
-        let policies = if self.policies == 1 { "policy" } else { "policies" };
-        write!(f, "{what} in {} {policies}", self.policies)?;
+        write!(f, "{what} in {}", self.read)?;
         if self.suppressed > 0 {
             write!(f, ", {} suppressed", self.suppressed)?;
         }

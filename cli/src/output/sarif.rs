@@ -57,7 +57,7 @@ fn rule(code: &str, findings: &[Finding]) -> Value {
     let mut rule = json!({
         "id": code,
         "defaultConfiguration": {"level": level(worst)},
-        "properties": {"tags": ["kubernetes", "networkpolicy"], "problem.severity": problem(worst)},
+        "properties": {"tags": ["kubernetes", subject(code)], "problem.severity": problem(worst)},
     });
     if let (Some(page), Some(fields)) = (catalog::page(code), rule.as_object_mut()) {
         let mut help = format!("{}\n", page.explanation);
@@ -71,6 +71,11 @@ fn rule(code: &str, findings: &[Finding]) -> Value {
         fields.insert("help".to_owned(), json!({"text": page.explanation, "markdown": help}));
     }
     rule
+}
+
+/// What a code is about, by its range.
+fn subject(code: &str) -> &'static str {
+    if code.starts_with("NL07") { "dns" } else { "networkpolicy" }
 }
 
 fn result(finding: &Finding, index: Option<usize>, here: Option<&Path>) -> Value {

@@ -10,6 +10,7 @@ mod describe;
 mod diff;
 mod dns_diagnose;
 mod dns_lab;
+mod dns_lint;
 mod dns_plan;
 mod dns_query;
 mod exposure;

@@ -49,14 +49,16 @@ pub(crate) fn run(args: &Lint, globals: &Globals, terminal: &Terminal) -> Result
         terminal.note(&format!("note: not examined: {text}"));
     }
 
-    let summary = Summary { findings: &findings, policies: loaded.policies.list.len(), suppressed };
+    let policies = loaded.policies.list.len();
+    let read = format!("{policies} {}", if policies == 1 { "policy" } else { "policies" });
+    let summary = Summary { findings: &findings, read, suppressed };
     match terminal.format {
         Format::Md => terminal.whole(&markdown(&summary)),
         Format::Sarif => terminal.whole(&sarif(&findings, &not_examined)?),
         Format::Json | Format::Yaml => {
             let answer = Answer {
                 findings: &findings,
-                policies: summary.policies,
+                policies,
                 suppressed,
                 unused_suppressions: unused.iter().map(ToString::to_string).collect(),
             };
@@ -80,7 +82,8 @@ pub(crate) fn run(args: &Lint, globals: &Globals, terminal: &Terminal) -> Result
 }
 
 impl Level {
-    const fn severity(self) -> Severity {
+    /// The severity of that name.
+    pub(crate) const fn severity(self) -> Severity {
         match self {
             Self::Note => Severity::Note,
             Self::Warning => Severity::Warning,
