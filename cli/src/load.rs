@@ -9,10 +9,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use netlab_core::diagnostic::{Diagnostic, Severity, code};
+use netlab_core::diagnostic::{Diagnostic, ObjectRef, Severity, code};
 use netlab_core::input::what_if::{NotThere, WhatIf};
 use netlab_core::input::{Budget, Document, Loaded, load_what_if};
 use netlab_core::model::source::Position;
+use netlab_core::policy::provenance::PolicyRef;
 
 use crate::args::globals::Globals;
 use crate::args::what_if::WhatIfArgs;
@@ -82,10 +83,15 @@ pub(crate) fn read_in_silence(
 }
 
 /// Shows the findings of an answer by workload. What leaves that answer open is an error, with which it is not
-/// complete: pods of one owner that policies tell apart, and, where one decides (`tied`), policies without an order.
-pub(crate) fn show_open(input: &mut Input, tied: bool, terminal: &Terminal) {
-    let opens = |finding: &Diagnostic| {
-        finding.code == code::OWNER_SPLIT || (tied && finding.code == code::TIED_POLICIES)
+/// complete: pods of one owner that policies tell apart, and the policies without an order that decide.
+pub(crate) fn show_open(input: &mut Input, ties: &[Vec<PolicyRef>], terminal: &Terminal) {
+    let decides = |object: &ObjectRef| {
+        ties.iter().flatten().any(|policy| policy.kind == object.kind && policy.name == object.name)
+    };
+    let opens = |finding: &Diagnostic| match finding.code {
+        code::OWNER_SPLIT => true,
+        code::TIED_POLICIES => finding.object.as_ref().is_some_and(decides),
+        _ => false,
     };
     for finding in input.loaded.diagnostics.iter_mut().filter(|finding| opens(finding)) {
         finding.severity = Severity::Error;

@@ -72,3 +72,73 @@ fn a_proof_shows_what_the_tables_do_and_proves_nothing() {
         assert_eq!(json["observed"], "deny");
     }
 }
+
+const TWO_OF_ONE_PRIORITY: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: x}
+status: {podIP: 10.0.0.1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: x, labels: {app: b}}
+status: {podIP: 10.0.0.2}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: c, namespace: x, labels: {app: c}}
+status: {podIP: 10.0.0.3}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: c, namespace: x}
+spec: {podSelector: {matchLabels: {app: c}}, policyTypes: [Egress]}
+---
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: one}
+spec:
+  priority: 5
+  subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: b}}}}
+  ingress: [{action: Deny, from: [{namespaces: {}}], ports: [{portRange: {protocol: TCP, start: 80, end: 90}}]}]
+---
+apiVersion: policy.networking.k8s.io/v1alpha1
+kind: AdminNetworkPolicy
+metadata: {name: two}
+spec:
+  priority: 5
+  subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: b}}}}
+  ingress: [{action: Allow, from: [{namespaces: {}}], ports: [{portRange: {protocol: TCP, start: 85, end: 95}}]}]
+";
+
+#[test]
+fn only_packets_of_a_tie_are_undefined() {
+    let packet = |port: &str| -> Vec<Option<i32>> {
+        let ask = |command: &[&str]| {
+            let arguments: Vec<&str> = ["policy"].iter().chain(command).copied().collect();
+            let ends = ["-f", "-", "-n", "x", "--from", "a", "--to", "b", "--port", port];
+            netlab_reading(TWO_OF_ONE_PRIORITY, &[&arguments, &ends[..]].concat()).code
+        };
+        vec![ask(&["eval"]), ask(&["prove", "--backend", "none", "--allow-simulated"]), ask(&["connections"])]
+    };
+    for (port, expected) in [
+        ("79", [Some(0), Some(0), Some(0)]),
+        ("84", [Some(1), Some(0), Some(0)]),
+        ("85", [Some(3), Some(3), Some(3)]),
+        ("90", [Some(3), Some(3), Some(3)]),
+        ("91", [Some(0), Some(0), Some(0)]),
+        ("90/udp", [Some(0), Some(0), Some(0)]),
+    ] {
+        assert_eq!(packet(port), expected, "{port}");
+    }
+    // Ends that have nothing to do with it, and a sender that may send nothing anyway.
+    let list = |more: &[&str]| {
+        let arguments = ["policy", "connections", "-f", "-", "-n", "x"];
+        netlab_reading(TWO_OF_ONE_PRIORITY, &[&arguments, more].concat()).code
+    };
+    assert_eq!(list(&[]), Some(3));
+    assert_eq!(list(&["--to", "a"]), Some(0));
+    assert_eq!(list(&["--from", "b"]), Some(0));
+    assert_eq!(list(&["--from", "a", "--to", "b"]), Some(3));
+    assert_eq!(list(&["--from", "c", "--to", "b"]), Some(0));
+    assert_eq!(list(&["--from", "203.0.113.7"]), Some(0));
+}

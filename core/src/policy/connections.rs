@@ -17,6 +17,7 @@ mod fold;
 mod matrix;
 mod open_blocks;
 mod running;
+mod ties;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,9 @@ pub use workloads::workload_of;
 
 use self::allowed::Sets;
 use self::matrix::Matrix;
+use self::ties::Ties;
 use self::workloads::Workloads;
+use super::classes::ClassIndex;
 use super::groups::number;
 use super::provenance::{PolicyRef, policy_ref};
 use super::query::{End, addresses};
@@ -207,7 +210,8 @@ impl Serialize for Connections {
 pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Connections {
     let workloads = Workloads::new(cluster, rulesets);
     let mut matrix = Matrix::new(rulesets, workloads.profiles.len());
-    let blocks = if focus.workloads_only { Vec::new() } else { blocks(&workloads, rulesets, &mut matrix) };
+    let areas = if focus.workloads_only { Vec::new() } else { external::areas(&rulesets.classes.prefixes) };
+    let blocks = blocks(&workloads, rulesets, &areas, &mut matrix);
     let mut peers: Vec<Peer> = workloads.list.iter().map(|workload| workload.peer.clone()).collect();
     peers.extend(blocks.iter().map(|block| block.peer.clone()));
     let chosen = Chosen::new(cluster, rulesets, &workloads, &peers, focus);
@@ -258,10 +262,21 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     let tiers = under(|table| table.acting.len() > table.isolated_by.len());
     let open_blocks = open_blocks::find(cluster, rulesets, &workloads, &chosen, &mut matrix);
     let policies = &rulesets.policies.list;
-    let ties = matrix
-        .ties
-        .iter()
-        .map(|tie| tie.iter().map(|index| policy_ref(&policies[*index as usize])).collect());
+    let block_of = (count..).zip(&blocks);
+    let block_of =
+        block_of.flat_map(|(position, block)| block.classes.iter().map(move |class| (*class, position)));
+    let block_of: BTreeMap<ClassIndex, usize> = block_of.collect();
+    let ties = Ties {
+        workloads: &workloads,
+        chosen: &chosen,
+        matrix: &mut matrix,
+        ports,
+        of_end: &of_end,
+        found: BTreeSet::new(),
+    };
+    let ties = ties.find(&areas, &block_of);
+    let ties =
+        ties.iter().map(|tie| tie.iter().map(|index| policy_ref(&policies[*index as usize])).collect());
     let ties = ties.collect();
     Connections {
         peers,
@@ -292,13 +307,21 @@ type Sides = Vec<(u32, u32)>;
 /// Addresses outside, and what each workload allows from and to them.
 struct Block {
     peer: Peer,
+    classes: Vec<ClassIndex>,
     sides: Sides,
 }
 
 /// The areas of address space, those joined that no workload tells apart.
-fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -> Vec<Block> {
-    let areas = external::areas(&rulesets.classes.prefixes);
-    let sides_of = matrix.externals(workloads, &areas);
+fn blocks(
+    workloads: &Workloads,
+    rulesets: &Rulesets,
+    areas: &[external::Area],
+    matrix: &mut Matrix<'_>,
+) -> Vec<Block> {
+    if areas.is_empty() {
+        return Vec::new();
+    }
+    let sides_of = matrix.externals(workloads, areas);
     let mut alike: BTreeMap<(bool, Sides), Vec<&external::Area>> = BTreeMap::new();
     for (index, area) in areas.iter().enumerate() {
         let sides: Sides = sides_of.iter().map(|[ingress, egress]| (ingress[index], egress[index])).collect();
@@ -309,7 +332,8 @@ fn blocks(workloads: &Workloads, rulesets: &Rulesets, matrix: &mut Matrix<'_>) -
     let mut blocks: Vec<Block> = alike
         .into_iter()
         .filter_map(|((_, sides), areas)| {
-            Some(Block { peer: external::block(&rulesets.classes.prefixes, &areas)?, sides })
+            let classes = areas.iter().map(|area| area.class).collect();
+            Some(Block { peer: external::block(&rulesets.classes.prefixes, &areas)?, classes, sides })
         })
         .collect();
     blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
@@ -364,6 +388,21 @@ impl Chosen {
             about: focus.about.as_ref().map(|pods| pods.iter().filter_map(of_pod).collect()),
             ports,
         }
+    }
+
+    /// The same for a workload and addresses that may be in no block; then they count as what was asked for, if that is
+    /// none of the peers.
+    fn has_area(&self, workload: usize, block: Option<usize>, direction: Direction) -> bool {
+        let (here, there) = match direction {
+            Direction::Egress => (&self.from, &self.to),
+            Direction::Ingress => (&self.to, &self.from),
+        };
+        let within = |set: &Option<BTreeSet<usize>>| {
+            set.as_ref().is_none_or(|set| block.map_or(set.is_empty(), |block| set.contains(&block)))
+        };
+        here.as_ref().is_none_or(|set| set.contains(&workload))
+            && within(there)
+            && self.about.as_ref().is_none_or(|set| set.contains(&workload))
     }
 
     fn has(&self, from: usize, to: usize) -> bool {

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let answer = connections(&input.loaded.cluster, &compiled.rulesets, &focus);
     drop(busy);
     only_splits_of(&answer, &mut input.loaded);
-    load::show_open(&mut input, !answer.ties.is_empty(), terminal);
+    load::show_open(&mut input, &answer.ties, terminal);
 
     let incomplete = !input.not_examined.is_empty();
     let is_data = matches!(terminal.format, Format::Json | Format::Yaml);

@@ -3,7 +3,7 @@
 //! Invariant: each row of each table is decided once, for whole port classes; a pair of ends costs two look-ups
 //! and one remembered intersection.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use netlab_ebpf::abi::Direction;
@@ -11,8 +11,8 @@ use netlab_ebpf::abi::Direction;
 use super::allowed::{Allowed, Sets};
 use super::external::Area;
 use super::workloads::{Profile, Workload, Workloads};
-use crate::model::port::PortRange;
-use crate::policy::change::Verdict;
+use crate::model::port::{PortRange, Protocol};
+use crate::policy::change::{ProtocolRange, Verdict};
 use crate::policy::classes::ClassIndex;
 use crate::policy::ruleset::{Rulesets, Table};
 
@@ -25,8 +25,9 @@ pub(super) struct Matrix<'a> {
     rows: Vec<[Vec<u32>; 2]>,
     /// By (source, destination) profile.
     pairs: Pairs,
-    /// Policies that the API does not order, where that decides what a row allows.
-    pub(super) ties: BTreeSet<Vec<u32>>,
+    /// Policies that the API does not order, and the ports on which that decides: by ruleset, direction (true for egress)
+    /// and row. Rows without are not here.
+    pub(super) tied: HashMap<(u32, bool, u32), Vec<(Vec<u32>, u32)>>,
 }
 
 /// No number of a set.
@@ -80,7 +81,7 @@ impl<'a> Matrix<'a> {
             sets: Sets::new(),
             rows: vec![[const { Vec::new() }; 2]; rulesets.list.len()],
             pairs: Pairs::new(profiles),
-            ties: BTreeSet::new(),
+            tied: HashMap::new(),
         }
     }
 
@@ -101,9 +102,28 @@ impl<'a> Matrix<'a> {
         }
         let known = &mut known[row as usize];
         if *known == UNKNOWN {
-            *known = self.sets.intern(decided(table, row, &mut self.ties));
+            let (allowed, ties) = decided(table, row);
+            *known = self.sets.intern(allowed);
+            if !ties.is_empty() {
+                let ties = ties.into_iter().map(|(tie, ports)| (tie, self.sets.intern(ports))).collect();
+                self.tied.insert((index, direction == Direction::Egress, row), ties);
+            }
         }
         *known
+    }
+
+    /// The ties of the row that [`Matrix::side`] decides by.
+    pub(super) fn ties_of(
+        &self,
+        profile: &Profile,
+        direction: Direction,
+        peer: ClassIndex,
+    ) -> Vec<(Vec<u32>, u32)> {
+        let found = profile.ruleset.and_then(|index| {
+            let table = self.rulesets.list[index as usize].table(direction)?;
+            self.tied.get(&(index, direction == Direction::Egress, table.row(peer)))
+        });
+        found.cloned().unwrap_or_default()
     }
 
     /// What each workload allows from and to each of these areas of addresses: ingress, then egress.
@@ -214,22 +234,25 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// The ports that a row allows.
-fn decided(table: &Table, row: u32, ties: &mut BTreeSet<Vec<u32>>) -> Allowed {
+/// The ports that a row allows, and those that a tie decides.
+fn decided(table: &Table, row: u32) -> (Allowed, BTreeMap<Vec<u32>, Allowed>) {
     let row = &table.rows[row as usize];
-    let allowed = table
-        .ports
-        .list
-        .iter()
-        .enumerate()
-        .filter(|(index, class)| {
-            let decision = table.decide(row, *index);
-            if !decision.tied.is_empty() && !class.ranges.is_empty() {
-                ties.insert(decision.tied);
-            }
-            !class.ranges.is_empty() && decision.verdict == Verdict::Allow
-        })
-        .flat_map(|(_, class)| &class.ranges)
-        .map(|range| (range.protocol, PortRange { start: range.start, end: range.end }));
-    Allowed::from_ranges(allowed)
+    let mut allowed = Vec::new();
+    let mut tied: BTreeMap<Vec<u32>, Vec<(Protocol, PortRange)>> = BTreeMap::new();
+    for (index, class) in table.ports.list.iter().enumerate().filter(|(_, class)| !class.ranges.is_empty()) {
+        let decision = table.decide(row, index);
+        let ranges = || {
+            let range =
+                |range: &ProtocolRange| (range.protocol, PortRange { start: range.start, end: range.end });
+            class.ranges.iter().map(range)
+        };
+        if decision.verdict == Verdict::Allow {
+            allowed.extend(ranges());
+        }
+        if !decision.tied.is_empty() {
+            tied.entry(decision.tied).or_default().extend(ranges());
+        }
+    }
+    let tied = tied.into_iter().map(|(tie, ranges)| (tie, Allowed::from_ranges(ranges)));
+    (Allowed::from_ranges(allowed), tied.collect())
 }
