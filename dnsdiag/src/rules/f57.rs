@@ -58,11 +58,7 @@ pub(super) fn test(view: &View<'_>) -> Option<Hit> {
             .filter(|(_, probe)| wanted.addresses().contains(&probe.server) && probe.result.is_answer())
             .collect();
         let mut hit = Hit::high(format!("{service} names a pod that is not ready"))
-            .because(format!(
-                "{} is {}, and its endpoint is not serving",
-                first.server,
-                first.result.as_str()
-            ))
+            .because(format!("{}: {}, and its endpoint is not serving", first.server, first.result.as_str()))
             .because(format!("{service} has publishNotReadyAddresses, so DNS names it all the same"))
             .citing([layout::SERVICES, layout::SLICES])
             .citing(row_ids(&named))

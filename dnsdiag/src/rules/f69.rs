@@ -31,7 +31,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let differences = view.differences()?;
-    let telling = differences.iter().find(|one| one.class != kubelet::Class::Options)?;
+    differences.iter().find(|one| one.class != kubelet::Class::Options)?;
     // The old file may serve still.
     let servers = view.nameservers_seen();
     let dead = servers.iter().all(|server| server.udp.reach.fails());
@@ -53,16 +53,24 @@ fn test(view: &View<'_>) -> Option<Hit> {
             layout::KUBELET
         ))
         .citing([layout::POD_RESOLV_CONF, layout::KUBELET, layout::PODS]);
-    let list = |values: &[String]| if values.is_empty() { "nothing".to_owned() } else { values.join(" ") };
+    let all = |of: fn(&kubelet::Difference) -> &Vec<String>| {
+        let values: Vec<&str> = differences.iter().flat_map(of).map(String::as_str).collect();
+        if values.is_empty() { "less".to_owned() } else { values.join(" ") }
+    };
     hit = hit.because(format!(
-        "it has {}, kubelet writes {} now",
-        list(&telling.extra),
-        list(&telling.missing)
+        "it has {}; kubelet writes {} now",
+        all(|one| &one.extra),
+        all(|one| &one.missing)
     ));
     for server in &servers {
         if server.udp.reach.fails() {
             hit = hit
-                .because(format!("{} {} ({})", server.address, server.udp.reach.as_str(), server.udp.count()))
+                .because(format!(
+                    "{}: {} ({})",
+                    server.address,
+                    server.udp.reach.as_str(),
+                    server.udp.count()
+                ))
                 .citing(server.udp.ids.clone());
         }
     }

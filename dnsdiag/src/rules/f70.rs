@@ -33,7 +33,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let node = view.subject()?.node().unwrap_or("the node").to_owned();
     let summary = format!("the DNS cache of {node} is down");
     let mut hit = if gone || from_node.reach.fails() { Hit::high(summary) } else { Hit::medium(summary) }
-        .because(format!("{address} {} ({})", from_pod.reach.as_str(), from_pod.count()))
+        .because(format!("{address}: {} ({})", from_pod.reach.as_str(), from_pod.count()))
         .citing(from_pod.ids)
         .citing([layout::POD_RESOLV_CONF]);
     if from_node.reach.fails() {

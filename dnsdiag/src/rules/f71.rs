@@ -66,7 +66,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         } else if over_tcp.sent > 0 && !over_tcp.reach.answers() {
             let limit = view.dns_pods().iter().any(|(key, _)| key.name.starts_with("kube-dns-"));
             hit = hit
-                .because(format!("from the node TCP to {upstream} {} ({})", over_tcp.reach.as_str(), over_tcp.count()))
+                .because(format!("TCP from the node to {upstream}: {} ({})", over_tcp.reach.as_str(), over_tcp.count()))
                 .citing(over_tcp.ids)
                 .fix(if limit {
                     "raise the number of kube-dns pods (dnsmasq takes 20 connections over TCP at a time), or let the cache use UDP (prefer_udp)".to_owned()

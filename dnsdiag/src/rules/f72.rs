@@ -47,7 +47,7 @@ fn cut_off(view: &View<'_>, cache: &str, node: &str) -> Option<Hit> {
     let redirect = view.text(layout::POLICIES).is_some_and(|text| text.contains("CiliumLocalRedirectPolicy"));
     let mut hit = Hit::medium(format!("pods do not get to the node's cache {asked}"))
         .because(format!(
-            "{asked} {} for the pod ({}), and answers the node",
+            "{asked}: {} for the pod ({}); the node gets answers",
             from_pod.reach.as_str(),
             from_pod.count()
         ))
@@ -88,7 +88,7 @@ fn past_it(view: &View<'_>, cache: &str) -> Option<Hit> {
             .because(format!(
                 "pods ask {vip}, which IPVS holds: {cache} cannot take that address and has {own} alone"
             ))
-            .because(format!("{vip} {} ({})", asked.reach.as_str(), asked.count()))
+            .because(format!("{vip}: {} ({})", asked.reach.as_str(), asked.count()))
             .citing([layout::NODE_IPVS, layout::POD_RESOLV_CONF, layout::PODS])
             .citing(asked.ids)
             .fix(format!(

@@ -78,7 +78,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     };
     hit = hit
         .because(format!(
-            "{to} on {of} {} ({}), and answers on its own node",
+            "{to} on {of}: {} ({}), and it answers on its own node",
             seen.reach.as_str(),
             seen.count()
         ))

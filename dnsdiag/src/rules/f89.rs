@@ -31,7 +31,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let vip = segments.vips.first().copied()?;
     let mut hit = Hit::high(format!("{} answers on DNS pods' nodes only", dns.key))
         .because(format!("internalTrafficPolicy is Local, and no ready DNS pod is on {node}"))
-        .because(format!("{vip} {} ({})", segments.vip_udp.reach.as_str(), segments.vip_udp.count()))
+        .because(format!("{vip}: {} ({})", segments.vip_udp.reach.as_str(), segments.vip_udp.count()))
         .citing([layout::SERVICES, layout::SLICES])
         .citing(segments.vip_udp.ids.clone());
     if segments.endpoints_answer() {

@@ -51,13 +51,13 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     };
     let how = match seen.slowest {
-        Some(ms) if seen.reach.answers() => format!("takes {ms:.0} ms"),
+        Some(ms) if seen.reach.answers() => format!("{ms:.0} ms"),
         _ => format!("{} ({})", seen.reach.as_str(), seen.count()),
     };
     Some(
         Hit::high(format!("zone hints lead {node} to {} of {} DNS pods", used.len(), ready.len()))
             .because(format!("{node} is in zone {zone}; its proxy uses {} alone", list(&used)))
-            .because(format!("{first} {how}; {spare}, of another zone, answers"))
+            .because(format!("{first}: {how}; {spare}, of another zone, answers"))
             .citing([layout::SLICES, layout::NODES])
             .citing(ours.iter().flat_map(|(_, seen)| seen.ids.clone()))
             .citing(good.ids.clone())

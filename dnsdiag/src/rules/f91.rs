@@ -31,7 +31,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
                 layout::NODE_NFT
             ))
             .because(format!(
-                "{}{line} names it; it {} ({})",
+                "{}{line} names it: {} ({})",
                 layout::POD_RESOLV_CONF,
                 asked.reach.as_str(),
                 asked.count()

@@ -39,7 +39,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
             "{} has sessionAffinity ClientIP: a client stays with one DNS pod for {seconds} s",
             dns.key
         ))
-        .because(format!("{address} {} ({}), the other DNS pods answer", seen.reach.as_str(), seen.count()))
+        .because(format!("{address}: {} ({}); the other DNS pods answer", seen.reach.as_str(), seen.count()))
         .because(format!("{vip} fails for this pod each time ({})", segments.vip_udp.count()))
         .citing([layout::SERVICES])
         .citing(seen.ids.clone())

@@ -71,7 +71,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     Some(
         hit.fix("let the CNI masquerade with --random-fully, or give the DNS pods' nodes more addresses")
-            .fix("ask the upstream less: a DNS cache on each node, `prefer_udp` off for pooled TCP (force_tcp)")
+            .fix("ask the upstream less: a DNS cache on each node, or `force_tcp` in forward, which keeps connections")
             .verify(command::query(view, &first.name, first.server, "")),
     )
 }

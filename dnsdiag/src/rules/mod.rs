@@ -81,6 +81,9 @@ mod f74;
 mod f75;
 mod f76;
 mod f77;
+mod f78;
+mod f79;
+mod f80;
 mod f81;
 mod f82;
 mod f83;
@@ -111,6 +114,7 @@ pub const RULES: &[Rule] = &[
     f36::RULE,
     f38::RULE,
     f26::RULE,
+    f80::RULE,
     f35::RULE,
     f70::RULE,
     f05::RULE,
@@ -140,13 +144,14 @@ pub const RULES: &[Rule] = &[
     f30::RULE,
     f31::RULE,
     f32::RULE,
+    f92::RULE,
     f75::RULE,
     f77::RULE,
-    f92::RULE,
     f90::RULE,
     f74::RULE,
     f68::RULE,
     f76::RULE,
+    f79::RULE,
     f82::RULE,
     f20::RULE,
     f94::RULE,
@@ -154,6 +159,7 @@ pub const RULES: &[Rule] = &[
     f21::RULE,
     f54::RULE,
     f81::RULE,
+    f78::RULE,
     f25::RULE,
     f93::RULE,
     f24::RULE,

@@ -4,6 +4,7 @@
 //! `NotAsked`, and what could not be read counts as not recorded.
 
 mod asked;
+mod blocks;
 mod conf;
 mod conntrack;
 mod corefile;
@@ -36,6 +37,7 @@ use crate::bundle::layout::{self, Format};
 use crate::kubelet::KubeletConfig;
 
 pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen};
+pub use blocks::{PluginUse, ServerBlock};
 pub use conf::{NODE_LOCAL, Server};
 pub use conntrack::{Flow, Tuple, place};
 pub use corefile::Forward;
