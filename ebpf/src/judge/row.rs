@@ -67,7 +67,7 @@ fn service<T: Tables>(tables: &T, scratch: &mut Scratch) -> bool {
     }
     let scratch = tables.opaque(scratch);
     scratch.decision = Decision::built_in(Reason::NoEntry);
-    scratch.differ = scratch.service.targets.count > ServiceTargets::MOST as u8;
+    scratch.differ = usize::from(scratch.service.targets.count) > ServiceTargets::MOST;
     for index in 0..ServiceTargets::MOST {
         if scratch.differ || index >= scratch.service.targets.count as usize {
             break;
