@@ -34,6 +34,7 @@ mod service_nftables;
 mod service_peers;
 mod service_select;
 mod service_world;
+mod services_agreement;
 mod sides;
 mod tier_answers;
 mod tier_faults;

@@ -4,4 +4,5 @@ mod forged;
 mod judge;
 mod packet;
 mod sampling;
+mod services;
 mod tables;

@@ -38,4 +38,5 @@ mod program_agreement;
 mod prove;
 mod seeds;
 mod services;
+mod services_update;
 mod services_world;
