@@ -25,10 +25,9 @@ pub(crate) fn render(
     let verdict = &diagnosis.verdict;
     let (style, word) = match verdict.class {
         Class::Healthy => (GOOD, "HEALTHY"),
-        Class::Name => (BAD, "NAME"),
-        Class::DnsConfig | Class::DnsServer => (BAD, "DNS"),
-        Class::Upstream => (BAD, "UPSTREAM"),
-        Class::NotDns => (BAD, "NOT DNS"),
+        Class::DnsConfig | Class::DnsServer | Class::Upstream => (BAD, "DNS"),
+        // Of a wrong name the servers say what is right.
+        Class::NotDns | Class::Name => (BAD, "NOT DNS"),
         Class::Undetermined => (WARNING, "UNDETERMINED"),
     };
     let id = verdict.id.map(|id| format!("    {id}  {}", confidence(verdict.confidence))).unwrap_or_default();
@@ -54,7 +53,17 @@ pub(crate) fn render(
         text += &labelled(&charset.mark(mark), &step.name, &line);
     }
     let blank = if charset == Charset::Unicode { " " } else { "    " };
-    for (label, lines) in [("because", &diagnosis.because), ("fix", &diagnosis.fixes)] {
+    let (found, against) = (ranges(&verdict.evidence), ranges(&verdict.against));
+    let ids = |ids: &str| if ids.is_empty() { Vec::new() } else { vec![ids.to_owned()] };
+    // Without a cause every fact was looked at alike.
+    let found = if verdict.mode.is_some() { ids(&found) } else { Vec::new() };
+    let rows = [
+        ("because", &diagnosis.because),
+        ("evidence", &found),
+        ("against", &ids(&against)),
+        ("fix", &diagnosis.fixes),
+    ];
+    for (label, lines) in rows {
         for (index, line) in lines.iter().enumerate() {
             text += &labelled(blank, if index == 0 { label } else { "" }, line);
         }
@@ -77,6 +86,35 @@ pub(crate) fn render(
         text += &labelled(blank, if index == 0 { "unexamined" } else { "" }, line);
     }
     text
+}
+
+/// Ids of facts in few words: `pod/resolv.conf, probes.json#1-4, 7`.
+fn ranges(ids: &[String]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rows: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for id in ids {
+        match id.rsplit_once('#').and_then(|(file, row)| Some((file, row.parse().ok()?))) {
+            Some((file, row)) => rows.entry(file).or_default().push(row),
+            None => parts.push(id.clone()),
+        }
+    }
+    for (file, mut numbers) in rows {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for number in numbers {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == number => *last = number,
+                _ => runs.push((number, number)),
+            }
+        }
+        let run = |(first, last): &(u64, u64)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        };
+        let runs: Vec<String> = runs.iter().map(run).collect();
+        parts.push(format!("{file}#{}", runs.join(", ")));
+    }
+    parts.join(", ")
 }
 
 /// `a: not recorded`, `b: not recorded` as one line: `a, b: not recorded`; others as they are.
@@ -126,4 +164,16 @@ fn command(mark: &str, label: &str, line: &str) -> String {
         let _ = writeln!(text, "{start}{line}{end}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_file_are_told_as_ranges() {
+        let ids = ["probes.json#2", "pod/resolv.conf", "probes.json#10", "probes.json#1", "probes.json#9"];
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        assert_eq!(ranges(&ids), "pod/resolv.conf, probes.json#1-2, 9-10");
+    }
 }
