@@ -41,6 +41,10 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         faults.push(format!("{:?} in the log ({}:{})", line.class, layout::DNS_LOG, line.line));
         cited.push(layout::DNS_LOG);
     }
+    if let Some(problem) = view.corefile_refused() {
+        faults.push(format!("Corefile refused at {}:{}", layout::COREFILE, problem.position.line));
+        cited.push(layout::COREFILE);
+    }
     let restarts: u64 = containers.iter().map(|one| one.restarts).sum();
     let mut outcome = if faults.is_empty() {
         let line = match restarts {

@@ -20,6 +20,7 @@ mod f12;
 mod f13;
 mod f14;
 mod f15;
+mod f16;
 mod f17;
 mod f18;
 mod f19;
@@ -175,6 +176,7 @@ pub const RULES: &[Rule] = &[
     f42::RULE,
     f47::RULE,
     f67::RULE,
+    f16::RULE,
     f40::RULE,
     f49::RULE,
     f48::RULE,

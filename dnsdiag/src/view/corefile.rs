@@ -1,4 +1,4 @@
-//! What rules ask of the DNS servers' configuration.
+//! What rules ask of the DNS servers' configuration, read by [`crate::corefile`].
 //!
 //! Invariant: answers are of the recorded Corefile alone; without it there are none.
 
@@ -6,8 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::View;
 use crate::bundle::layout;
+use crate::corefile::{Corefile, Known, Problem, arguments, known, parse};
 
-/// A `forward` line.
+/// A `forward` plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The zone that it takes.
@@ -19,19 +20,70 @@ pub struct Forward {
 }
 
 impl View<'_> {
-    /// The `forward` lines.
+    /// The Corefile.
+    #[must_use]
+    pub fn corefile(&self) -> Option<Corefile> {
+        Some(parse(self.text(layout::COREFILE)?))
+    }
+
+    /// Why the server would refuse the Corefile, if it would.
+    #[must_use]
+    pub fn corefile_refused(&self) -> Option<Problem> {
+        let corefile = self.corefile()?;
+        if let Some(problem) = corefile.problems.iter().find(|problem| !problem.harmless) {
+            return Some(problem.clone());
+        }
+        for block in &corefile.blocks {
+            for (number, plugin) in block.plugins.iter().enumerate() {
+                let name = plugin.name.text.as_str();
+                if matches!(known(name), Known::Unknown { .. } | Known::Removed { .. }) {
+                    return Some(Problem {
+                        position: plugin.name.position,
+                        message: format!("Unknown directive '{name}'"),
+                        hint: "correct its name, or take it out",
+                        harmless: false,
+                    });
+                }
+                let earlier = block.plugins.get(..number).unwrap_or_default();
+                let earlier = earlier.iter().filter(|other| other.name.text == name).count();
+                let problem = arguments(plugin, earlier).into_iter().find(|problem| !problem.harmless);
+                if problem.is_some() {
+                    return problem;
+                }
+            }
+        }
+        None
+    }
+
+    /// The `forward` plugins.
     #[must_use]
     pub fn forwards(&self) -> Vec<Forward> {
-        let text = self.text(layout::COREFILE).unwrap_or_default();
+        let Some(corefile) = self.corefile() else { return Vec::new() };
+        let plugins = corefile.blocks.iter().flat_map(|block| block.all("forward"));
+        let forward = |plugin: &crate::corefile::Plugin| {
+            let mut words = plugin.words().map(str::to_owned);
+            let from = words.next()?;
+            let line = usize::try_from(plugin.name.position.line).unwrap_or_default();
+            Some(Forward { from, to: words.collect(), line })
+        };
+        plugins.filter_map(forward).collect()
+    }
+
+    /// The zones of the `kubernetes` plugins without their last dot, with the line; a plugin without zones has those of its
+    /// block.
+    #[must_use]
+    pub fn kubernetes_zones(&self) -> Vec<(String, usize)> {
         let mut found = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default();
-            let mut words = line.split_ascii_whitespace().filter(|word| *word != "{");
-            if words.next() == Some("forward")
-                && let Some(from) = words.next()
-            {
-                let to = words.map(str::to_owned).collect();
-                found.push(Forward { from: from.to_owned(), to, line: number + 1 });
+        for block in self.corefile().iter().flat_map(|corefile| &corefile.blocks) {
+            for plugin in block.all("kubernetes") {
+                let line = usize::try_from(plugin.name.position.line).unwrap_or_default();
+                let written: Vec<String> = plugin.words().map(str::to_owned).collect();
+                let zones = if written.is_empty() {
+                    block.zones().into_iter().map(|key| key.zone).collect()
+                } else {
+                    written
+                };
+                found.extend(zones.into_iter().map(|zone| (zone.trim_end_matches('.').to_lowercase(), line)));
             }
         }
         found

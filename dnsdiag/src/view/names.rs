@@ -149,21 +149,6 @@ impl View<'_> {
             })
     }
 
-    /// The zones of the Corefile's `kubernetes` plugins without their last dot, with the line.
-    #[must_use]
-    pub fn kubernetes_zones(&self) -> Vec<(String, usize)> {
-        let text = self.text(layout::COREFILE).unwrap_or_default();
-        let mut found = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default();
-            let mut words = line.split_ascii_whitespace().filter(|word| *word != "{");
-            if words.next() == Some("kubernetes") {
-                found.extend(words.map(|zone| (zone.trim_end_matches('.').to_lowercase(), number + 1)));
-            }
-        }
-        found
-    }
-
     /// True when a name is not the cluster's to answer.
     #[must_use]
     pub fn is_outside(&self, name: &str) -> bool {
