@@ -42,14 +42,13 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     };
     let mut broken = false;
     let silent: Vec<String> = failing
-        .map(|(to, seen)| match kept(to) {
-            Some(answer) => {
-                format!("{} {}: policy denies nodes ({})", to.ip(), seen.reach.as_str(), answer.cite())
+        .map(|(to, seen)| {
+            let said = format!("{} {}", to.ip(), seen.reach.as_str());
+            if let Some(answer) = kept(to) {
+                return format!("{said}: policy denies nodes ({})", answer.cite());
             }
-            None => {
-                broken = true;
-                format!("{} {}", to.ip(), seen.reach.as_str())
-            }
+            broken = true;
+            said
         })
         .collect();
     let line = if segments.node_udp.iter().all(|(_, seen)| seen.reach == Reach::NotAsked) {
