@@ -109,16 +109,14 @@ impl Trial {
                 socket: false,
                 vlan: false,
             };
-            let deferred = match (seen, &pair.via) {
-                (Egress::AfterTranslation, Some(_)) => false,
-                _ => {
-                    let judgement = engine.judge(&sent, hook)?;
-                    if !judgement.deferred() {
-                        return Some(verdict(hook.direction, &judgement));
-                    }
-                    true
+            let translated_before = seen == Egress::AfterTranslation && pair.via.is_some();
+            if !translated_before {
+                let judgement = engine.judge(&sent, hook)?;
+                if !judgement.deferred() {
+                    return Some(verdict(hook.direction, &judgement));
                 }
-            };
+            }
+            let deferred = !translated_before;
             let judgement = engine.judge_deferred(&frame, Hook { ifindex: UPLINK, ..hook });
             Some(HopVerdict { deferred, ..verdict(hook.direction, &judgement) })
         });

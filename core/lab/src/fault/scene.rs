@@ -48,7 +48,7 @@ pub struct Scene {
     pub servers: Vec<Member>,
     /// Labels by which policies select those.
     pub server_labels: BTreeMap<String, String>,
-    /// The NetworkPolicies of the DNS pods' namespace.
+    /// The network policies of the DNS pods' namespace.
     pub server_policies: Vec<String>,
     /// Those of the client's namespace that act on egress.
     pub client_policies: Vec<String>,

@@ -27,8 +27,11 @@ pub(super) struct Matrix<'a> {
     pairs: Pairs,
     /// Policies that the API does not order, and the ports on which that decides: by ruleset, direction (true for egress)
     /// and row. Rows without are not here.
-    pub(super) tied: HashMap<(u32, bool, u32), Vec<(Vec<u32>, u32)>>,
+    pub(super) tied: HashMap<(u32, bool, u32), Vec<Tie>>,
 }
+
+/// Policies that the API does not order, and the set of ports on which that decides.
+type Tie = (Vec<u32>, u32);
 
 /// No number of a set.
 const UNKNOWN: u32 = u32::MAX;
