@@ -255,7 +255,8 @@ impl Datapath {
             let maps = bpf::program_maps(program.fd()).map_err(cannot(name))?;
             for (map, id) in self.policy.ids() {
                 // What was judged before the translation needs no Services after it.
-                if !maps.contains(&id) && !(name == object::PROGRAMS[2] && map == "SERVICES") {
+                let not_needed = name == object::PROGRAMS[2] && map == "SERVICES";
+                if !maps.contains(&id) && !not_needed {
                     audit.differs(name, format!("map {map} id {id}"), "is not among the maps that it reads");
                 }
             }
