@@ -83,14 +83,24 @@ pub(super) fn runs(
                 stub.search(lookup, &conf.search)
             };
             let (rc, millis, text) = match end {
-                Ok(Ok(())) => (Some(0), Some(stub.trace.now), texts::of(libc, 0)),
+                Ok(Ok(())) => {
+                    // An answer whose owner is no host name is thrown away, and the search is over by then.
+                    let rc =
+                        if stub.resolved.as_deref().is_some_and(name::is_host_name) { 0 } else { NONAME };
+                    if rc != 0 {
+                        stub.resolved = None;
+                        stub.trace.amend(
+                            Then::Stop,
+                            "its addresses are not taken: the name has letters that no host name has",
+                        );
+                    }
+                    (Some(rc), Some(stub.trace.now), texts::of(libc, rc))
+                }
                 Ok(Err(error)) => {
                     let rc = stub.rc(error, lookup.family);
                     (Some(rc), Some(stub.trace.now), texts::of(libc, rc))
                 }
-                Err(Hangs) => {
-                    (None, None, "never returns: glibc has no timeout for an answer over TCP".to_owned())
-                }
+                Err(endless) => (None, None, endless.text().to_owned()),
             };
             let outcome = Outcome { rc, millis, text, when };
             Run {
@@ -126,8 +136,22 @@ impl HErrno {
     }
 }
 
-/// A read without a timeout that nothing will end.
-struct Hangs;
+/// Why a lookup has no end.
+enum Endless {
+    /// A read without a timeout that nothing will end.
+    Read,
+    /// More names than are planned.
+    Asking,
+}
+
+impl Endless {
+    const fn text(&self) -> &'static str {
+        match self {
+            Self::Read => "never returns: glibc has no timeout for an answer over TCP",
+            Self::Asking => super::trace::FULL,
+        }
+    }
+}
 
 /// The answers in the order in which they came: the caller's first and second buffer.
 #[derive(Clone, Copy)]
@@ -180,7 +204,7 @@ impl Stub<'_> {
     }
 
     /// `__res_context_search`.
-    fn search(&mut self, lookup: &Lookup, suffixes: &[String]) -> Result<Result<(), HErrno>, Hangs> {
+    fn search(&mut self, lookup: &Lookup, suffixes: &[String]) -> Result<Result<(), HErrno>, Endless> {
         let types: &[Qtype] = match lookup.family {
             Family::Unspec if self.options.no_aaaa => &[Qtype::A],
             Family::Unspec => &[Qtype::A, Qtype::Aaaa],
@@ -273,10 +297,14 @@ impl Stub<'_> {
     }
 
     /// `__res_context_query`: one name, its types, and what the two answers amount to.
-    fn query(&mut self, qname: &str, types: &[Qtype]) -> Result<Result<(), HErrno>, Hangs> {
+    fn query(&mut self, qname: &str, types: &[Qtype]) -> Result<Result<(), HErrno>, Endless> {
         self.header = Answer::NoData;
         if !name::fits_a_query(qname) {
+            (self.refused, self.unanswered) = (false, false);
             return Ok(Err(HErrno::NoRecovery));
+        }
+        if self.trace.is_full() {
+            return Err(Endless::Asking);
         }
         self.heard = false;
         // With `no-aaaa` A is asked in the place of AAAA, to learn whether the name exists; its addresses are taken out.
@@ -314,7 +342,7 @@ impl Stub<'_> {
     }
 
     /// `__res_context_send`: tries times servers, and TCP once it has come to that.
-    fn send(&mut self, name: &str, types: &[Qtype]) -> Result<Result<Answered, Failed>, Hangs> {
+    fn send(&mut self, name: &str, types: &[Qtype]) -> Result<Result<Answered, Failed>, Endless> {
         let servers = self.trace.servers();
         let mut over_tcp = self.options.use_vc;
         let mut somewhere = false;
@@ -450,14 +478,14 @@ impl Stub<'_> {
     }
 
     /// `send_vc`: both questions on one connection, and no timeout. `None` when nobody listens.
-    fn stream(&mut self, server: IpAddr, name: &str, types: &[Qtype]) -> Result<Option<Answered>, Hangs> {
+    fn stream(&mut self, server: IpAddr, name: &str, types: &[Qtype]) -> Result<Option<Answered>, Endless> {
         let answers: Vec<Answer> =
             types.iter().map(|qtype| self.trace.ask(server, Transport::Tcp, name, *qtype)).collect();
         if answers.contains(&Answer::Unreachable) {
             return Ok(None);
         }
         if answers.contains(&Answer::Silence) {
-            return Err(Hangs);
+            return Err(Endless::Read);
         }
         let answered = Answered(answers.first().copied(), answers.get(1).copied());
         self.header = answered.0.unwrap_or(Answer::NoData);

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use super::texts::{self, AGAIN, NONAME};
-use super::trace::{Query, Then, Trace};
+use super::trace::{FULL, Query, Then, Trace};
 use super::{Family, Libc, Lookup, Millis, Outcome, Run, name};
 use crate::answers::{Answer, Answers, Qtype, Transport};
 use crate::resolv_conf::{Dialect, Options, ResolvConf};
@@ -147,7 +147,13 @@ impl Path<'_> {
             (None, None) => (NONAME, texts::of(libc, NONAME)),
         };
         let when = (!self.when.is_empty()).then(|| self.when.join(", "));
-        let outcome = Outcome { rc: Some(rc), millis: Some(self.trace.now), text, when };
+        let endless = resolved.is_none() && self.trace.is_full();
+        let outcome = Outcome {
+            rc: (!endless).then_some(rc),
+            millis: (!endless).then_some(self.trace.now),
+            text: if endless { FULL.to_owned() } else { text },
+            when,
+        };
         Run { outcome, resolved, queries: self.trace.queries, lost: self.trace.lost, steps: self.trace.steps }
     }
 }
@@ -240,6 +246,9 @@ fn one_type(
     for _ in 0..options.attempts {
         for index in 0..servers.len() {
             let Some(server) = servers.get((index + offset) % servers.len()) else { continue };
+            if trace.is_full() {
+                return Err(last);
+            }
             match exchange(trace, *server, candidate, qtype, options) {
                 Ok(Answer::Addresses) => return Ok(()),
                 Ok(Answer::NxDomain | Answer::NoData) => return Err(Failure::NoSuchHost),

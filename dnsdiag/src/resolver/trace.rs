@@ -114,6 +114,11 @@ pub(super) struct Mark {
     lost: usize,
 }
 
+/// So many queries are planned for one lookup; the options of a file can ask for millions.
+const MOST: usize = 2000;
+/// What is said of a lookup with more.
+pub(super) const FULL: &str = "still asking after 2000 queries: planned no further";
+
 /// A run.
 #[derive(Clone)]
 pub(super) struct Trace<'a> {
@@ -134,6 +139,19 @@ impl<'a> Trace<'a> {
 
     pub(super) fn servers(&self) -> &'a [IpAddr] {
         self.servers
+    }
+
+    /// True when no more is planned.
+    pub(super) fn is_full(&self) -> bool {
+        self.queries.len() + self.lost.len() >= MOST
+    }
+
+    /// Tells the end of the last name otherwise.
+    pub(super) fn amend(&mut self, then: Then, why: &str) {
+        if let Some(step) = self.steps.last_mut() {
+            step.then = then;
+            why.clone_into(&mut step.why);
+        }
     }
 
     /// The place at which a name begins.

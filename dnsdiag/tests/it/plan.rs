@@ -6,13 +6,13 @@ use netlab_dnsdiag::resolver::{Libc, Outcome, Then};
 use netlab_dnsdiag::script::Script;
 
 use crate::scenario::Scenarios;
-use crate::vector::{Vector, agrees, vectors};
+use crate::vector::{Vector, agrees, measured, vectors};
 
 #[test]
 fn every_measured_lookup_is_planned() {
     let mut wrong = Vec::new();
     let mut compared = 0;
-    for vector in vectors() {
+    for vector in vectors().into_iter().chain(measured()) {
         for (libc, observed) in &vector.observed {
             let libc: Libc = libc.parse().expect("a libc");
             compared += 1;
@@ -22,7 +22,7 @@ fn every_measured_lookup_is_planned() {
         }
     }
     assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!(compared, 93);
+    assert_eq!(compared, 93 + 305);
 }
 
 /// What every plan keeps, whatever the file, the servers and the library.
@@ -148,7 +148,10 @@ fn releases_differ() {
     // Names that are no host names were asked for before glibc 2.29.
     let star =
         vector(&format!("{one}\n"), serde_json::json!({"10.0.0.1": [["*", "*", "ok"]]}), "*.foo", "unspec");
-    assert_eq!(rc(&star, "glibc:2.28"), (Some(0), Some(0)));
+    let asked = |libc: &str| star.plan(libc.parse().expect("a libc")).queries.len();
+    assert_eq!((asked("glibc:2.28"), asked("glibc:2.29")), (2, 0));
+    // The answer is not taken, either.
+    assert_eq!(rc(&star, "glibc:2.28"), (Some(-2), Some(0)));
     assert_eq!(rc(&star, "glibc:2.29"), (Some(-2), Some(0)));
 }
 
@@ -191,4 +194,32 @@ fn scripts_that_cannot_be_meant_are_told() {
     let around = r#"{"name": "x", "server": {"10.0.0.1": [["A", "a", "ok"]]}}"#;
     let script: Script = around.parse().expect("a script within an object");
     assert_eq!(script.servers.len(), 1);
+}
+
+/// Ends that only runs of the real library have shown.
+#[test]
+fn odd_ends_of_glibc() {
+    let text = r#"[
+        {"name": "IPv4 alone forgets to try again", "family": "inet", "query": "foo.other",
+         "resolvConf": "search s.l\nnameserver 10.0.0.1\noptions ndots:1 attempts:1\n",
+         "server": {"10.0.0.1": [["foo.other.", "*", "refused"]]}},
+        {"name": "both families do not", "family": "unspec", "query": "foo.other",
+         "resolvConf": "search s.l\nnameserver 10.0.0.1\noptions ndots:1 attempts:1\n",
+         "server": {"10.0.0.1": [["foo.other.", "*", "refused"]]}},
+        {"name": "a comment's name answers and is not taken", "family": "unspec", "query": "foo",
+         "resolvConf": "search s.l # tail\nnameserver 10.0.0.1\noptions ndots:5\n",
+         "server": {"10.0.0.1": [["foo.#.", "*", "ok"], ["foo.tail.", "*", "ok"]]}},
+        {"name": "no-aaaa asks for A in the place of AAAA", "family": "inet6", "query": "foo.",
+         "resolvConf": "nameserver 10.0.0.1\noptions no-aaaa\n",
+         "server": {"10.0.0.1": [["foo.", "A", "ok"]]}}
+    ]"#;
+    let vectors: Vec<Vector> = serde_json::from_str(text).expect("vectors");
+    let ends: Vec<(Option<i32>, usize)> = vectors
+        .iter()
+        .map(|vector| {
+            let plan = vector.plan("glibc:2.36".parse().expect("a libc"));
+            (plan.predicted.outcomes[0].rc, plan.queries.len())
+        })
+        .collect();
+    assert_eq!(ends, [(Some(-2), 2), (Some(-3), 4), (Some(-2), 4), (Some(-5), 1)]);
 }

@@ -48,6 +48,17 @@ const COMPUTING: &[Leg] = &[
         test: "the_program_agrees_with_the_oracle_and_the_engine_on_random_worlds",
     },
     Leg { what: "Corefile, kubelet, resolv.conf", package: "netlab-dnsdiag", test: "no_text_is_too_much" },
+    Leg { what: "resolv.conf of any bytes", package: "netlab-dnsdiag", test: "any_bytes_can_be_read" },
+    Leg {
+        what: "plans of any lookup",
+        package: "netlab-dnsdiag",
+        test: "plans_of_random_lookups_hold_together",
+    },
+    Leg {
+        what: "plans of any file and name",
+        package: "netlab-dnsdiag",
+        test: "plans_of_anything_hold_together",
+    },
 ];
 
 /// Those that are slow because they wait for packets.
@@ -62,6 +73,11 @@ const WAITING: &[Leg] = &[
         package: "netlab-enforcer",
         test: "random_worlds_are_counted_by_tc_as_the_tables_say",
     },
+    Leg {
+        what: "plans = glibc, musl",
+        package: "netlab-dnsdiag",
+        test: "the_real_libraries_do_what_is_planned",
+    },
 ];
 
 /// Modules of the enforcer's tests that change policies under load.
@@ -74,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let seed = arguments.seed.unwrap_or_else(now);
     println!("cargo xtask soak --minutes {} --seed {seed}", arguments.minutes);
     let core = build(&root, None, "netlab-core", Suite::Integration)?;
+    let dnsdiag = build(&root, None, "netlab-dnsdiag", Suite::Integration)?;
     let enforcer = build(&root, None, "netlab-enforcer", Suite::Integration)?;
     let flips: Vec<Name> = enforcer
         .list()?
@@ -89,7 +106,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut lanes = [Lane::new(&log, "computing", seed), Lane::new(&log, "waiting", seed)];
     for (lane, legs) in lanes.iter_mut().zip([COMPUTING, WAITING]) {
         for leg in legs {
-            let tests = if leg.package == "netlab-core" { &core } else { &enforcer };
+            let tests = match leg.package {
+                "netlab-core" => &core,
+                "netlab-dnsdiag" => &dnsdiag,
+                _ => &enforcer,
+            };
             lane.add(leg.what, Name { package: leg.package.to_owned(), test: leg.test.to_owned() }, tests);
         }
     }
