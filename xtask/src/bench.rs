@@ -17,6 +17,7 @@ mod datapath;
 mod figure;
 mod lint;
 mod prove;
+mod service;
 
 use figure::Figure;
 
@@ -54,6 +55,8 @@ enum Part {
     Datapath,
     /// Lint, compilation included.
     Lint,
+    /// Dumps of a node's proxy: read, and compared with what should be there.
+    Service,
     /// A denied TCP packet, proved in an ephemeral lab: the whole command, from start to exit.
     Prove {
         /// How many runs; the median is what counts.
@@ -78,6 +81,7 @@ impl Part {
             Self::Adversarial,
             Self::Datapath,
             Self::Lint,
+            Self::Service,
             Self::Prove { runs: 5 },
         ]
     }
@@ -89,6 +93,7 @@ impl Part {
             Self::Connections => connections::all(),
             Self::Datapath => datapath::all(),
             Self::Lint => lint::all(),
+            Self::Service => service::all(),
             Self::Prove { runs } => prove::denied_tcp(*runs),
             Self::CompileHere { pods, policies } => compile::here(*pods, *policies),
         }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::endpoints::{not_proxied, topology, traffic_policy};
 use super::select::{NodeTopology, Outcome, Selection, TrafficPolicy, select};
-use super::slices::{self, ENDPOINTS_PER_SLICE};
+use super::slices::{self, ByService, ENDPOINTS_PER_SLICE, Slices};
 use super::{RouteKind, ServicePortName, backends};
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::service::{AddressType, Service, ServicePort};
@@ -105,9 +105,14 @@ impl ExpectedPort {
 #[must_use]
 pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<ExpectedPort> {
     let topology = topology(cluster, node);
+    let slices = ByService::new(cluster);
     let proxied = cluster.services.iter().filter(|(_, service)| not_proxied(service).is_none());
-    let mut ports: Vec<ExpectedPort> =
-        proxied.flat_map(|(key, service)| of_service(cluster, key, service, &topology, family)).collect();
+    let mut ports: Vec<ExpectedPort> = proxied
+        .flat_map(|(key, service)| {
+            let slices = || slices.of(key, service, ENDPOINTS_PER_SLICE);
+            of_service(slices, key, service, &topology, family)
+        })
+        .collect();
     ports.sort_by(|a, b| a.name.cmp(&b.name));
     ports
 }
@@ -117,11 +122,15 @@ pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<Expec
 pub fn expected_of(cluster: &Cluster, key: &ObjectKey, node: &str, family: AddressType) -> Vec<ExpectedPort> {
     let proxied = cluster.services.get(key).filter(|service| not_proxied(service).is_none());
     let topology = topology(cluster, node);
-    proxied.map(|service| of_service(cluster, key, service, &topology, family)).unwrap_or_default()
+    let of = |service| {
+        let slices = || slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
+        of_service(slices, key, service, &topology, family)
+    };
+    proxied.map(of).unwrap_or_default()
 }
 
-fn of_service(
-    cluster: &Cluster,
+fn of_service<'a>(
+    slices: impl FnOnce() -> Slices<'a>,
     key: &ObjectKey,
     service: &Service,
     node: &NodeTopology,
@@ -130,7 +139,7 @@ fn of_service(
     let Some(cluster_ip) = service.cluster_ips.iter().find(|ip| AddressType::of(**ip) == family) else {
         return Vec::new();
     };
-    let slices = slices::of(cluster, key, service, ENDPOINTS_PER_SLICE).for_proxy();
+    let slices = slices().for_proxy();
     let port = |port: &ServicePort| {
         let (backends, _) = backends(&slices, port, family);
         let policy = traffic_policy(service, port.node_port);

@@ -68,6 +68,8 @@ pub enum Kind {
     SourceRange,
     /// Clients do not stay with their endpoint.
     Affinity,
+    /// A rule of somebody else that takes packets before the proxy's.
+    Foreign,
     /// Another mode's rules that a proxy left behind.
     Leftover,
     /// A rule with words that are not understood.

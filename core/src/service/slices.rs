@@ -48,17 +48,54 @@ impl Slices<'_> {
 /// (`pkg/proxy/endpointslicecache.go`).
 #[must_use]
 pub fn of<'a>(cluster: &'a Cluster, key: &ObjectKey, service: &Service, limit: usize) -> Slices<'a> {
-    let given: BTreeMap<String, Cow<'a, EndpointSlice>> = cluster
-        .endpoint_slices
-        .iter()
-        .filter(|(slice, _)| slice.namespace == key.namespace)
-        .filter(|(_, slice)| slice.service.as_deref() == Some(&*key.name))
-        .map(|(slice, object)| (slice.name.clone(), Cow::Borrowed(object)))
-        .collect();
-    if !given.is_empty() {
-        return Slices { slices: given, predicted: false, assumed: Vec::new() };
+    let mut given = BTreeMap::new();
+    let from = ObjectKey::new(&key.namespace, "");
+    let of_namespace = cluster.endpoint_slices.range(from..);
+    for (slice, object) in of_namespace.take_while(|(slice, _)| slice.namespace == key.namespace) {
+        if object.service.as_deref() == Some(&*key.name) {
+            given.insert(slice.name.clone(), Cow::Borrowed(object));
+        }
     }
-    predict(cluster, key, service, limit)
+    or_predicted(given, cluster, key, service, limit)
+}
+
+fn or_predicted<'a>(
+    given: BTreeMap<String, Cow<'a, EndpointSlice>>,
+    cluster: &Cluster,
+    key: &ObjectKey,
+    service: &Service,
+    limit: usize,
+) -> Slices<'a> {
+    if given.is_empty() {
+        predict(cluster, key, service, limit)
+    } else {
+        Slices { slices: given, predicted: false, assumed: Vec::new() }
+    }
+}
+
+/// All slices of a cluster by Service, for who asks about every Service.
+pub(super) struct ByService<'a> {
+    cluster: &'a Cluster,
+    slices: BTreeMap<(&'a str, &'a str), Vec<(&'a ObjectKey, &'a EndpointSlice)>>,
+}
+
+impl<'a> ByService<'a> {
+    pub(super) fn new(cluster: &'a Cluster) -> Self {
+        let mut slices: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (key, slice) in &cluster.endpoint_slices {
+            if let Some(service) = &slice.service {
+                slices.entry((&*key.namespace, &**service)).or_default().push((key, slice));
+            }
+        }
+        Self { cluster, slices }
+    }
+
+    /// The same as [`of`].
+    pub(super) fn of(&self, key: &ObjectKey, service: &Service, limit: usize) -> Slices<'a> {
+        let given = self.slices.get(&(&*key.namespace, &*key.name)).into_iter().flatten();
+        let given = given.map(|(slice, object)| (slice.name.clone(), Cow::Borrowed(*object))).collect();
+        or_predicted(given, self.cluster, key, service, limit)
+    }
 }
 
 /// What the controller would write if it started now.

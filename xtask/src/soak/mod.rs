@@ -59,6 +59,11 @@ const COMPUTING: &[Leg] = &[
         package: "netlab-dnsdiag",
         test: "plans_of_anything_hold_together",
     },
+    Leg {
+        what: "changed dumps of Services",
+        package: "netlab-core",
+        test: "changed_dumps_are_read_or_refused_with_their_place",
+    },
 ];
 
 /// Those that are slow because they wait for packets.

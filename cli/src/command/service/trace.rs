@@ -9,7 +9,7 @@ use netlab_core::model::port::Protocol;
 use netlab_core::model::service::AddressType;
 use netlab_core::service::comparison::{Given, Ports, compare};
 use netlab_core::service::conntrack::{ServiceConntrack, judge};
-use netlab_core::service::expected::{ExpectedPort, expected};
+use netlab_core::service::expected::{ExpectedPort, expected, expected_of};
 use netlab_core::service::iptables::ProxyOptions;
 use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
 use netlab_core::service::{families, unknown_slices};
@@ -195,11 +195,7 @@ impl Question<'_> {
     /// What the node's proxy should have for the Service, or for one port of it, in a family; `same` when it is no
     /// matter for these rules which endpoints are on the node.
     fn ports(&self, family: AddressType, same: bool) -> Result<(String, Vec<ExpectedPort>), Failure> {
-        let of = |node: &str| -> Vec<ExpectedPort> {
-            let mut ports = expected(self.cluster, node, family);
-            ports.retain(|expected| expected.name.service == *self.key);
-            ports
-        };
+        let of = |node: &str| expected_of(self.cluster, self.key, node, family);
         let (node, mut ports) = match self.node {
             Some(node) if self.cluster.nodes.contains_key(node) => (node.to_owned(), of(node)),
             Some(node) => {

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::dump::{Dump, Rule};
 use super::follow::{is_choice, place};
-use super::{chain, way_in};
+use super::{chain, foreign, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -26,6 +26,7 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
         of_frontend(dump, port, frontend, &mut faults);
     }
     of_source_ranges(dump, port, &mut faults);
+    foreign::faults(dump, port, &mut faults);
     way_in::of_outside(dump, port, &mut faults);
     way_in::of_inside(dump, port, &mut faults);
     for (name, endpoints) in
@@ -217,6 +218,17 @@ fn of_service_chain(
             });
         }
     }
+    let mut seen = std::collections::BTreeSet::new();
+    for rule in choices.iter().filter(|rule| !seen.insert(rule.target.as_deref())) {
+        faults.push(Fault {
+            difference: Difference::Extra,
+            kind: Kind::Shares,
+            object: rule.target.clone().unwrap_or_default(),
+            place: place("nat", name, rule),
+            endpoint: None,
+            detail: "an endpoint is there twice and gets more than its share".to_owned(),
+        });
+    }
     // A rule too few or too many has been told; the probabilities of the others are then those of another number.
     if choices.len() == endpoints.len() {
         of_shares(name, &choices, faults);
@@ -346,6 +358,11 @@ fn of_endpoint_chain(
         let detail = "the endpoint that asks its own Service gets no answer".to_owned();
         fault(Difference::Missing, Kind::Masquerade, Place::within("nat", name), detail);
     }
+}
+
+/// How many rules of a chain come before the jump to another; all, when there is none.
+pub(super) fn kernel_chain_ends_before(rules: &[Rule], target: &str) -> usize {
+    rules.iter().position(|rule| rule.target.as_deref() == Some(target)).unwrap_or(rules.len())
 }
 
 /// Compares what all Services of the node share.

@@ -5,6 +5,7 @@
 //! a word that is not understood matches nothing and is told about.
 
 use super::dump::{Dump, Rule};
+use super::foreign;
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
@@ -13,6 +14,20 @@ use crate::service::follow::{Client, DEEPEST, Followed, Hop};
 #[must_use]
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
+    if let Some((table, rule)) = foreign::first(dump, to) {
+        let target = rule.target.clone().unwrap_or_default();
+        followed.hops.push(Hop {
+            place: place(table, "PREROUTING", rule),
+            to: target,
+            choice: None,
+            depth: 0,
+        });
+        match rule.to_destination {
+            Some(to) => drop(followed.shares.to.insert(to, 1.0)),
+            None => followed.shares.silent = 1.0,
+        }
+        return followed;
+    }
     let walk = Walk { dump, to, client };
     let left = match walk.jump("nat", "PREROUTING", "KUBE-SERVICES") {
         Some(position) => {

@@ -4,6 +4,7 @@ mod compare;
 pub mod dump;
 mod emit;
 mod follow;
+mod foreign;
 mod way_in;
 
 pub use compare::{faults, shared_faults};

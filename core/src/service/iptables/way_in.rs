@@ -115,8 +115,10 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
 
 /// Whether this proxy was told who is a pod: some chain of a Service then marks packets of all others.
 fn knows_pods(dump: &Dump) -> bool {
-    let chains = dump.tables.get("nat").map(|nat| &nat.chains).into_iter().flatten();
-    let of_services =
-        chains.filter(|(name, _)| name.starts_with("KUBE-SVC-") || name.starts_with("KUBE-SVL-"));
-    of_services.filter_map(|(_, chain)| chain.rules.first()).any(|rule| is_to(rule, MARK))
+    let Some(nat) = dump.tables.get("nat") else { return false };
+    // By range: there are many more chains of endpoints.
+    ["KUBE-SVC-", "KUBE-SVL-"].iter().any(|start| {
+        let chains = nat.chains.range((*start).to_owned()..).take_while(|(name, _)| name.starts_with(start));
+        chains.filter_map(|(_, chain)| chain.rules.first()).any(|rule| is_to(rule, MARK))
+    })
 }

@@ -55,6 +55,10 @@ pub struct Dump {
     pub sets: BTreeMap<String, BTreeSet<String>>,
     /// Seconds for which sets keep an element, by name.
     pub timeouts: BTreeMap<String, u64>,
+    /// Rules of other tables that take packets before the proxy's; none but in a list of the whole ruleset.
+    pub foreign: Vec<super::foreign::Rule>,
+    /// True when there are rules of iptables mode, too: known only from a list of the whole ruleset.
+    pub has_iptables_mode: bool,
 }
 
 /// Where a packet goes.
@@ -153,6 +157,7 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
         family: if family == "ip6" { AddressType::Ipv6 } else { AddressType::Ipv4 },
         ..Dump::default()
     };
+    (dump.foreign, dump.has_iptables_mode) = super::foreign::read(items, &family);
     for item in items {
         let Some((kind, object)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
         if !ours(object, "table") || object.get("family").and_then(Value::as_str) != Some(&family) {
@@ -305,7 +310,7 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
     }
 }
 
-fn net_of(value: &Value) -> Option<IpNet> {
+pub(super) fn net_of(value: &Value) -> Option<IpNet> {
     if let Some(text) = value.as_str() {
         return text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     }
@@ -314,7 +319,7 @@ fn net_of(value: &Value) -> Option<IpNet> {
     IpNet::new(prefix.get("addr")?.as_str()?.parse().ok()?, length).ok()
 }
 
-fn translation(body: &Value) -> Option<Act> {
+pub(super) fn translation(body: &Value) -> Option<Act> {
     let address = body.get("addr")?;
     if let Some(map) = address.get("map") {
         let (divisor, elements) = numbered(map)?;

@@ -24,6 +24,13 @@ pub fn layout(dump: &Dump) -> Option<Layout> {
 #[must_use]
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
+    if let Some(rule) = dump.foreign.iter().find(|rule| rule.takes(to)) {
+        match rule.to {
+            Some(to) => drop(followed.shares.to.insert(to, 1.0)),
+            None => followed.shares.silent = 1.0,
+        }
+        return followed;
+    }
     let map = map_of(to);
     let element = key(to.address, to.protocol, to.port);
     let position = |chain: &str, act: &Act| {

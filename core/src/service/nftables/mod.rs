@@ -4,6 +4,7 @@ mod compare;
 pub mod dump;
 mod emit;
 mod follow;
+pub mod foreign;
 mod listing;
 mod way_in;
 

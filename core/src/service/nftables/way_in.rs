@@ -112,10 +112,14 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
 
 /// Whether this proxy was told who is a pod: some rule then asks for it.
 fn knows_pods(dump: &Dump) -> bool {
-    let of_services =
-        |name: &str| ["service-", "local-", "external-"].iter().any(|start| name.starts_with(start));
-    let chains = dump.chains.iter().filter(|(name, _)| *name == "services" || of_services(name));
-    chains.flat_map(|(_, rules)| rules).any(|rule| rule.source.is_some())
+    let asks = |rules: &[Rule]| rules.iter().any(|rule| rule.source.is_some());
+    // By range: there may be many more chains of endpoints.
+    asks(rules(dump, "services"))
+        || ["external-", "local-", "service-"].iter().any(|start| {
+            let chains =
+                dump.chains.range((*start).to_owned()..).take_while(|(name, _)| name.starts_with(start));
+            chains.into_iter().any(|(_, rules)| asks(rules))
+        })
 }
 
 /// Compares what all Services of the node share.
@@ -156,6 +160,18 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
         }
     }
     of_masquerading(dump, &mut faults);
+    if dump.has_iptables_mode {
+        faults.push(Fault {
+            difference: Difference::Extra,
+            place: Place::within("nat", "KUBE-SERVICES"),
+            ..missing(
+                Kind::Leftover,
+                "iptables",
+                "KUBE-SERVICES",
+                "rules of iptables mode are on the node, too; they take packets, and no proxy keeps them up to date",
+            )
+        });
+    }
     faults
 }
 
