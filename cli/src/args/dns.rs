@@ -42,7 +42,7 @@ pub(crate) enum Dns {
     ///
     /// Corefile, kubelet configuration, a node's resolv.conf and manifests are read as those who use them do, each by
     /// itself and against the others: what keeps the server from starting, what makes names vanish, what leaves pods
-    /// without a server. A ConfigMap among the manifests that has a `Corefile`, or kubeadm's `kubelet`, counts as such a
+    /// without a server. A config map among the manifests that has a `Corefile`, or kubeadm's `kubelet`, counts as such a
     /// file. What was not given is told as not examined. Exit 0: nothing found that `--fail-on` names; 1: something
     /// found; 2: a file cannot be read.
     #[command(after_help = "Examples:

@@ -74,7 +74,7 @@ pub(super) fn scene(
                 && policy.id.namespace.as_deref() == Some(namespace)
                 && acts(policy)
         };
-        loaded.policies.list.iter().filter(of_it).map(|policy| policy.id.name.to_string()).collect()
+        loaded.policies.list.iter().filter(of_it).map(|policy| policy.id.name.clone()).collect()
     };
     Ok(Scene {
         client: member(&Place::Pod(key.clone()), plan),
