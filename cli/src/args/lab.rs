@@ -40,6 +40,15 @@ pub(crate) enum Lab {
   netlab lab mend --lab names dns-policy
   netlab lab mend --lab names --all")]
     Mend(Mend),
+    /// Try the four ways by which containers talk: in a pod, on a node, across nodes, through a Service
+    ///
+    /// Real connections between pods of the lab, as far as its policies admit them. Of one that does not come about it is told
+    /// which rule counted its packets, where a route or a neighbour is lacking, and what is wrong with the proxy's rules. Exit
+    /// 0: all four work; 1: one does not; 3: one could not be tried.
+    #[command(after_help = "Examples:
+  netlab lab paths --lab names
+  netlab lab paths --lab names -o json")]
+    Paths(LabName),
     /// List the labs that are up, and who lives in them
     #[command(after_help = "Examples:\n  netlab lab status\n  netlab lab status --lab second -o json")]
     Status(Which),

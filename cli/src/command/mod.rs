@@ -145,6 +145,7 @@ fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Lab(Lab::Exec(args)) => lab::exec::run(args, globals),
         Command::Lab(Lab::Break(args)) => lab::fault::break_it(args, globals, terminal),
         Command::Lab(Lab::Mend(args)) => lab::fault::mend(args, terminal),
+        Command::Lab(Lab::Paths(args)) => lab::paths::run(args, terminal),
         Command::Lab(Lab::Status(args)) => lab::status::run(args, terminal),
         Command::Lab(Lab::Down(args)) => lab::down::run(args, terminal),
         Command::SuperviseLab => crate::lab::supervise().map(|()| Exit::Yes),

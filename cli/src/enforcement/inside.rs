@@ -130,6 +130,16 @@ impl Enforcer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whose rules the nodes have, if they have any.
+    pub(crate) const fn proxy(&self) -> Option<ProxyMode> {
+        self.proxy
+    }
+
+    /// Does something with what is in force, which does not change meanwhile.
+    pub(crate) fn with_rulesets<T>(&self, work: impl FnOnce(Option<&Rulesets>) -> T) -> T {
+        work(self.state().history.rulesets())
+    }
+
     /// True when policies are in force.
     pub(crate) fn is_on(&self) -> bool {
         self.state().history.in_force

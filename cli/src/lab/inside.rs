@@ -8,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_lab::dns::Dns;
-use netlab_lab::fault::{self, Broken, ProxyEdit, Stuck, StuckFlow, Tables};
+use netlab_lab::fault::{self, Broken, ProxyEdit, Stuck, StuckFlow, Tables, believed};
 use netlab_lab::named::{self, Handler, Nothing, Reply, RunDir, supervise_on_stdin};
 use netlab_lab::{Lab, Place};
 use serde_json::{Value, json};
 
 use super::names::{File, Naming};
+use super::paths::{Judge, Walked, walk};
 use super::scene::scene;
 use super::state::Derived;
 use super::{Manifests, ToBreak, operation};
@@ -108,8 +109,17 @@ impl Inside {
         state.stuck.retain(|(flow, _)| derived.stuck.contains(flow));
         for flow in derived.stuck {
             if !state.stuck.iter().any(|(known, _)| *known == flow) {
-                let stuck = flow.begin(lab).map_err(error)?;
-                state.stuck.push((flow, stuck));
+                // A flow that leads nowhere began before the rules were there.
+                let early = flow.leads_to == flow.to;
+                if early {
+                    let none = believed(&derived.loaded.cluster, &[ProxyEdit::NoServices]);
+                    self.enforcer.write_proxy(lab, &none)?;
+                }
+                let stuck = flow.begin(lab).map_err(error);
+                if early {
+                    self.enforcer.write_proxy(lab, &believed(&derived.loaded.cluster, &derived.edits))?;
+                }
+                state.stuck.push((flow, stuck?));
             }
         }
         Ok(())
@@ -179,6 +189,12 @@ impl Inside {
         Ok(gone)
     }
 
+    fn walk(&self, lab: &Lab) -> Result<Walked, String> {
+        let cluster = self.state().derive(lab)?.loaded.cluster;
+        self.enforcer
+            .with_rulesets(|rulesets| walk(lab, &Judge::new(&cluster, rulesets)?, self.enforcer.proxy()))
+    }
+
     fn remake(&self, lab: &Lab, state: &mut State) -> Result<(), String> {
         let derived = state.derive(lab)?;
         self.make(lab, state, derived, self.enforcer.is_on())
@@ -215,6 +231,7 @@ impl Handler for Inside {
                 let names: Vec<String> = serde_json::from_value(parameters.clone()).map_err(json)?;
                 Ok(json!(self.mend(lab, &names)?))
             }
+            operation::PATHS => Ok(json!(self.walk(lab)?)),
             operation::FAULTS => Ok(json!(self.state().faults)),
             named::DNS => Ok(json!(self.state().dns.servers())),
             _ => self.enforcer.handle(lab, operation, parameters, reply),

@@ -7,6 +7,7 @@
 pub(crate) mod inside;
 pub(crate) mod names;
 mod objects;
+pub(crate) mod paths;
 mod scene;
 mod state;
 
@@ -26,6 +27,8 @@ pub(crate) mod operation {
     pub(crate) const MEND: &str = "fault.mend";
     /// The faults that are in.
     pub(crate) const FAULTS: &str = "fault.list";
+    /// Try the four ways: [`super::paths::Walked`] out.
+    pub(crate) const PATHS: &str = "paths";
 }
 
 /// A fault to put in.

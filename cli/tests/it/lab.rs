@@ -11,16 +11,16 @@ use crate::help::{examples, pages};
 use crate::run::{Run, command, finish, netlab_reading, root_or_skip, shell};
 
 /// Labs of this test alone; whatever is still up goes down with the value.
-struct Labs {
-    directory: tempfile::TempDir,
+pub(crate) struct Labs {
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl Labs {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { directory: tempfile::tempdir().expect("a directory") }
     }
 
-    fn shell(&self, line: &str) -> Run {
+    pub(crate) fn shell(&self, line: &str) -> Run {
         let binary = Path::new(env!("CARGO_BIN_EXE_netlab")).parent().expect("a directory");
         let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
         finish(
@@ -32,13 +32,13 @@ impl Labs {
     }
 
     /// Runs a line that has to exit 0, and gives what it prints.
-    fn good(&self, line: &str) -> String {
+    pub(crate) fn good(&self, line: &str) -> String {
         let run = self.shell(line);
         assert_eq!(run.code, Some(0), "`{line}`: {}{}", run.stdout, run.stderr);
         run.stdout
     }
 
-    fn json(&self, line: &str) -> (Option<i32>, Value) {
+    pub(crate) fn json(&self, line: &str) -> (Option<i32>, Value) {
         let run = self.shell(&format!("{line} -o json"));
         let value = serde_json::from_str(&run.stdout);
         (run.code, value.unwrap_or_else(|error| panic!("`{line}`: {error}: {}{}", run.stdout, run.stderr)))
@@ -83,6 +83,7 @@ fn a_lab_lives_as_its_help_says() {
         "enforce map",
         "enforce trace",
         "lab exec",
+        "lab paths",
         "lab break",
         "lab mend",
         "lab status",

@@ -16,6 +16,7 @@ pub mod dns;
 pub mod error;
 pub mod fault;
 pub mod named;
+pub mod paths;
 pub mod place;
 pub mod plan;
 pub mod print;

@@ -3,6 +3,7 @@
 pub(super) mod down;
 pub(super) mod exec;
 pub(super) mod fault;
+pub(super) mod paths;
 pub(super) mod status;
 pub(super) mod up;
 
