@@ -308,7 +308,7 @@ fn a_change_that_is_broken_off_after_any_step_is_completed() {
     let to_many = steps_of(&mut backend, &two_changes(&node.site, 2)[1]);
     let to_few = steps_of(&mut backend, &two_changes(&node.site, 3)[0]);
     let kinds: BTreeSet<Step> = to_many.iter().chain(&to_few).copied().collect();
-    assert_eq!(kinds.len(), 15, "every kind of step: {kinds:?}");
+    assert_eq!(kinds.len(), 17, "every kind of step: {kinds:?}");
     drop(backend);
     let mut generation = 4;
     for (goal, steps) in [(1, to_many), (0, to_few)] {

@@ -97,7 +97,7 @@ fn frames_with_random_bytes_are_judged_alike() {
             for number in 0..FRAMES / 10 {
                 // Mostly the next frame of its kind at the same hook, so that first fragments, openings and what follows
                 // them do meet.
-                if number % 16 == 0 {
+                if number % 32 == 0 {
                     pod = [0, 0, 0, 1, 1, 2][random.usize(..6)];
                     place = random.usize(..corpora[pod].len());
                     direction = if random.bool() { Direction::Egress } else { Direction::Ingress };
