@@ -106,6 +106,28 @@ fn a_distribution_hints_only_where_zones_are_known() {
     assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.2.1:80"], "one node without a zone");
 }
 
+/// Zones that are all the same narrow nothing, whoever is asked; hints outlive the field that asked for them.
+#[test]
+fn hints_narrow_only_where_they_differ_and_are_obeyed_whoever_wrote_them() {
+    let pods = pod("a", "n1", "10.0.1.1", "") + &pod("b", "n2", "10.0.2.1", "");
+    let spec = "clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80}]";
+    let one_zone = NODES.replace("zone: b", "zone: a");
+    let preferred = service(&format!("{spec}, trafficDistribution: PreferClose"));
+    let answer = ask(&(one_zone + &preferred + &pods), "n2");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.2.1:80"], "both are in the one zone");
+    let hinted = slice(
+        "s-1",
+        "{name: '', port: 80}",
+        "{addresses: [10.0.1.1], hints: {forZones: [{name: a}]}}, {addresses: [10.0.2.1], hints: {forZones: [{name: b}]}}",
+    );
+    let answer = ask(&(NODES.to_owned() + &service(spec) + &hinted), "n2");
+    assert_eq!(
+        reachable(&answer),
+        ["/TCP 10.0.2.1:80"],
+        "the Service asks for no hint, and the proxy does not look there"
+    );
+}
+
 fn slice(name: &str, ports: &str, endpoints: &str) -> String {
     format!(
         "apiVersion: discovery.k8s.io/v1
