@@ -6,10 +6,11 @@
 use netlab_core::model::cluster::{Cluster, ObjectKey, Pod};
 use netlab_core::model::service::Service;
 
-/// Names under which distributions ship it.
-const NAMES: [&str; 4] = ["kube-dns", "coredns", "rke2-coredns-rke2-coredns", "dns-default"];
-/// Namespaces in which a Service of such a name is it, whatever its ports.
-const NAMESPACES: [&str; 2] = ["kube-system", "openshift-dns"];
+/// Names under which distributions ship it; the last is the one behind a cache on each node.
+const NAMES: [&str; 5] =
+    ["kube-dns", "coredns", "rke2-coredns-rke2-coredns", "dns-default", "kube-dns-upstream"];
+/// The namespace in which a Service of such a name is it, whatever its ports.
+const NAMESPACE: &str = "kube-system";
 
 /// Labels of the pods that it selects.
 fn selects_dns(label: &str, value: &str) -> bool {
@@ -26,8 +27,7 @@ pub fn service(cluster: &Cluster) -> Option<(&ObjectKey, &Service)> {
         let labelled = service.selector.iter().flatten().any(|(label, value)| selects_dns(label, value));
         let serves = service.ports.iter().any(|port| port.port == 53);
         match named {
-            Some(place) if serves && (labelled || NAMESPACES.contains(&&*key.namespace)) => Some(place),
-            Some(place) if NAMESPACES.contains(&&*key.namespace) => Some(place),
+            Some(place) if serves || key.namespace == NAMESPACE => Some(place),
             _ if labelled && serves => Some(NAMES.len()),
             _ => None,
         }

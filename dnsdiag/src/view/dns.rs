@@ -13,10 +13,7 @@ use netlab_plugin::evidence::Transport;
 
 use super::View;
 use crate::bundle::layout;
-
-/// Names under which distributions ship it.
-const KNOWN_NAMES: [&str; 5] =
-    ["kube-dns", "coredns", "rke2-coredns-rke2-coredns", "dns-default", "kube-dns-upstream"];
+use crate::cluster_dns;
 
 /// The DNS Service.
 #[derive(Clone, Debug)]
@@ -51,26 +48,7 @@ impl View<'_> {
         if !self.knows(layout::SERVICES) {
             return None;
         }
-        let rank = |key: &ObjectKey, service: &Service| {
-            let name = KNOWN_NAMES.iter().position(|name| *name == key.name);
-            let labelled = service.selector.as_ref().is_some_and(|selector| {
-                selector.iter().any(|(label, value)| {
-                    (label == "k8s-app" && value == "kube-dns")
-                        || label == "dns.operator.openshift.io/daemonset-dns"
-                        || (label == "app.kubernetes.io/name" && value == "coredns")
-                })
-            });
-            let serves = service.ports.iter().any(|port| port.port == 53);
-            match (name, labelled) {
-                (Some(place), _) if serves || key.namespace == "kube-system" => Some(place),
-                (_, true) if serves => Some(KNOWN_NAMES.len()),
-                _ => None,
-            }
-        };
-        let services = self.loaded.cluster.services.iter();
-        let (_, key, service) = services
-            .filter_map(|(key, service)| Some((rank(key, service)?, key, service)))
-            .min_by_key(|found| found.0)?;
+        let (key, service) = cluster_dns::service(&self.loaded.cluster)?;
         Some(DnsService { key: key.clone(), service })
     }
 
