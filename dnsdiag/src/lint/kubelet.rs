@@ -81,6 +81,14 @@ fn servers(ground: &Ground<'_>, kubelet: &Kubelet, found: &mut Vec<Diagnostic>) 
         if service.cluster_ips.contains(&address) || is_link_local(address) || !is_inside(address) {
             continue;
         }
+        // The server, or its cache on the node, listens there itself.
+        let bound =
+            ground.servers.iter().flat_map(|server| &server.file.blocks).any(|block| {
+                block.all("bind").any(|bind| bind.words().any(|word| word.parse() == Ok(address)))
+            });
+        if bound {
+            continue;
+        }
         let mut others = cluster.services.iter().filter(|(_, other)| other.cluster_ips.contains(&address));
         let other = others.next();
         // Another installation of the same server, such as the one behind a cache on nodes.

@@ -58,13 +58,16 @@ fn is_of_cluster(cluster: &Cluster, domain: &str, namespace: &str, host: &str, t
     if below(domain) || (labels.len() >= 3 && labels.last() == Some(&"svc")) {
         return true;
     }
-    // A short name counts in a URL, or as the whole value with or without a port.
-    let alone = text.split(':').next().is_some_and(|bare| bare.eq_ignore_ascii_case(host));
+    // A short name counts in a URL, or with a port as the whole value.
+    let with_port = text.split_once(':').is_some_and(|(bare, port)| {
+        let port = port.split('/').next().unwrap_or_default();
+        bare.eq_ignore_ascii_case(host) && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
     let in_url = text.to_ascii_lowercase().contains(&format!("://{host}"));
     let is_service = match labels.as_slice() {
         [service] => cluster.services.contains_key(&ObjectKey::new(namespace, *service)),
         [service, other] => cluster.services.contains_key(&ObjectKey::new(*other, *service)),
         _ => false,
     };
-    is_service && (in_url || alone && text.contains(':'))
+    is_service && (in_url || with_port)
 }

@@ -137,13 +137,14 @@ fn take(server: &Server, other: usize, zone: &str, shown: &str, found: &mut Vec<
     found.push(server.text.place(diagnostic, at.or(block.keys.first()).map(|key| key.position)));
 }
 
-/// Where a plugin's `fallthrough` lets a zone through.
+/// True when a plugin's `fallthrough` lets names of a zone through. One for names inside of it alone counts for reverse
+/// zones, which networks divide.
 fn falls_through(plugin: &Plugin, zone: &str) -> bool {
     plugin.properties().filter(|property| property.name.text == "fallthrough").any(|property| {
         property.arguments.is_empty()
             || property.arguments.iter().any(|of| {
                 let of = normal(&of.text);
-                covers(&of, zone) || covers(zone, &of)
+                covers(&of, zone) || is_reverse(zone) && covers(zone, &of)
             })
     })
 }
@@ -174,19 +175,27 @@ fn kept(ground: &Ground<'_>, server: &Server, block: &Block, found: &mut Vec<Dia
             };
             found.push(server.text.place(diagnostic.with_hint(hint), Some(plugin.name.position)));
         };
-        let everything =
-            zones.iter().find(|zone| *zone == "." || covers(zone, &cluster) && name != "kubernetes");
+        // Zones of its own are what it is there for, unless they are everything or the cluster's.
+        let own =
+            plugin.arguments.len() > if name == "template" { 2 } else { usize::from(name != "kubernetes") };
+        let everything = zones.iter().find(|zone| match name {
+            "kubernetes" => *zone == ".",
+            _ => *zone == "." || covers(zone, &cluster) || !own && !is_reverse(zone),
+        });
+        let keeps = |zone: &str| {
+            let of_cluster = covers(zone, &cluster) && falls_through(plugin, &cluster);
+            let lets = falls_through(plugin, zone) || (of_cluster && name != "kubernetes");
+            !lets
+        };
         match (name, everything) {
-            ("hosts", Some(zone)) if !falls_through(plugin, zone) => say(
+            ("hosts", Some(zone)) if keeps(zone) => say(
                 true,
                 format!(
                     "`hosts` says of every name that it does not know that there is none: `{next}` is never asked"
                 ),
                 "add `fallthrough` as its last line",
             ),
-            ("template", Some(zone))
-                if plugin.property("match").is_some() && !falls_through(plugin, zone) =>
-            {
+            ("template", Some(zone)) if plugin.property("match").is_some() && keeps(zone) => {
                 let all = plugin.property("match").is_some_and(|property| {
                     property.arguments.iter().any(|of| [".*", "^.*$", "."].contains(&of.text.as_str()))
                 });
@@ -201,14 +210,14 @@ fn kept(ground: &Ground<'_>, server: &Server, block: &Block, found: &mut Vec<Dia
                     );
                 }
             }
-            ("kubernetes", Some(zone)) if !falls_through(plugin, zone) => say(
+            ("kubernetes", Some(zone)) if keeps(zone) => say(
                 true,
                 format!(
                     "`kubernetes` without a zone says of every name outside that there is none: `{next}` is never asked"
                 ),
                 "name the cluster's zone behind `kubernetes`",
             ),
-            ("file", Some(zone)) if !falls_through(plugin, zone) => say(
+            ("file", Some(zone)) if keeps(zone) => say(
                 true,
                 format!("`file` without a zone of its own keeps every name: `{next}` is never asked"),
                 "name its zone behind the file",
