@@ -1,14 +1,17 @@
 //! The verdict when no rule fires: healthy, or undetermined and why.
 //!
 //! Invariant: "healthy" only when every file whose content can show a failure that is not seen elsewhere was recorded, no step found
-//! a fault, the pod's own questions were all answered, and nobody reports a symptom that this does not explain.
+//! a fault, what a resolver could ask was asked and answered, and nobody reports a symptom that this does not explain.
+
+use std::net::{IpAddr, SocketAddr};
 
 use netlab_plugin::check::{CheckOutcome, CheckStatus};
+use netlab_plugin::evidence::Transport;
 
 use super::{Cause, Verdict};
 use crate::bundle::layout;
 use crate::rules::{Class, Confidence};
-use crate::view::{Ask, View};
+use crate::view::{Ask, Candidate, Reach, Server, View};
 
 type Conclusion = (Verdict, Vec<String>, Vec<String>, Vec<String>);
 
@@ -60,6 +63,16 @@ pub(super) fn conclude(
             record(&missing),
         );
     }
+    let unasked = unasked(view);
+    if !unasked.is_empty() {
+        let why = format!("not asked: {}", unasked.join("; "));
+        let fix = "ask it from the pod's network namespace, and record the rows".to_owned();
+        return undetermined(
+            "what was asked is answered; the rest was not asked".to_owned(),
+            vec![why],
+            vec![fix],
+        );
+    }
     if let Some((id, symptom)) = view.evidence.symptom() {
         let what = symptom.error.clone().unwrap_or_else(|| "a symptom".to_owned());
         let why = format!("{id} reports \"{what}\", and nothing here explains it");
@@ -97,6 +110,53 @@ fn missing(view: &View<'_>) -> Vec<&'static str> {
             None => true,
         })
         .collect()
+}
+
+/// So many endpoints stand for all where there are more.
+const ENDPOINTS: usize = 6;
+
+/// Questions without which nobody knows that the pod's DNS works: each nameserver over UDP and TCP, the endpoints behind the
+/// DNS Service, and what the libc asks for each name.
+fn unasked(view: &View<'_>) -> Vec<String> {
+    let mut left = Vec::new();
+    let servers = view.nameservers();
+    for (server, transport) in
+        servers.iter().flat_map(|server| [(server, Transport::Udp), (server, Transport::Tcp)])
+    {
+        if view.canary(&Ask::from_pod().to([*server]).port(53).over(transport)).reach == Reach::NotAsked {
+            left.push(format!("nameserver {server} over {transport}"));
+        }
+    }
+    let of_cluster = |server: &IpAddr| {
+        matches!(view.server(*server), Some(Server::ClusterDns(_) | Server::LinkLocal | Server::DnsPod(_)))
+    };
+    if servers.iter().any(of_cluster) {
+        let own = view.subject().map(|subject| subject.pod.addresses.clone()).unwrap_or_default();
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let all = view.ready_dns_addresses(transport);
+            let reachable: Vec<_> =
+                all.into_iter().filter(|to| own.iter().any(|own| own.is_ipv4() == to.is_ipv4())).collect();
+            let silent = |to: &&SocketAddr| {
+                view.canary(&Ask::from_pod().at(**to).over(transport)).reach == Reach::NotAsked
+            };
+            let not_asked: Vec<_> = reachable.iter().filter(silent).collect();
+            if reachable.len() - not_asked.len() < reachable.len().min(ENDPOINTS) {
+                left.extend(not_asked.into_iter().map(|to| format!("endpoint {to} over {transport}")));
+            }
+        }
+    }
+    for name in &view.target.names {
+        match view.replay(name) {
+            Some(replay) => left.extend(replay.unasked),
+            None => {
+                let whole = |one: &Candidate| one.a.is_some() && one.aaaa.is_some() && one.resolves();
+                if !view.candidates(name).iter().any(whole) {
+                    left.push(format!("`{name}`, and which libc asks is not known"));
+                }
+            }
+        }
+    }
+    left
 }
 
 fn summary(view: &View<'_>) -> String {

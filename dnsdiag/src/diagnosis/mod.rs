@@ -212,6 +212,9 @@ fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) ->
     for (file, why) in &view.unreadable {
         all.insert(format!("{file}: counts as not recorded: {why}"));
     }
+    if view.knows(layout::PROBES) && view.outside().is_empty() {
+        all.insert("upstream: no name outside of the cluster was asked".to_owned());
+    }
     let proxy = layout::PROXY_DUMPS.iter().any(|dump| view.knows(dump));
     for file in layout::FILES {
         let other_dump = proxy && layout::PROXY_DUMPS.contains(&file.path);

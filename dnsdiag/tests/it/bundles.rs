@@ -196,6 +196,44 @@ fn a_file_less(name: &str) -> String {
     wrong
 }
 
+/// A question less: what was healthy stays so only where the question was not needed for that; a danger or noise is still told or
+/// the verdict is undetermined.
+#[test]
+fn a_row_less_never_makes_it_healthy_or_another() {
+    let mut wrong = String::new();
+    let mut needed = 0;
+    for name in names() {
+        let (bundle, expected) = read(&name);
+        let latent = expected.mode.as_deref().and_then(rule).is_some_and(|rule| rule.latent);
+        let healthy = expected.class == Class::Healthy;
+        // Failures with their symptom are never healthy: it would not be explained.
+        if !healthy && !latent && bundle.evidence.symptom().is_some() {
+            continue;
+        }
+        let rows: Vec<String> = bundle.evidence.probes().map(|(id, _)| id.to_owned()).collect();
+        for row in rows {
+            let mut less = bundle.clone();
+            less.evidence.facts.remove(&row);
+            let found = verdict(&less);
+            let right = match found.verdict.class {
+                Class::Undetermined => true,
+                Class::Healthy => healthy,
+                _ => found.verdict.mode == expected.mode.as_deref(),
+            };
+            needed += usize::from(healthy && found.verdict.class == Class::Undetermined);
+            if !right {
+                let _ = writeln!(
+                    wrong,
+                    "{name} without {row}: {:?} {}",
+                    found.verdict.mode, found.verdict.summary
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(needed > 50, "only {needed} rows of healthy bundles are needed");
+}
+
 #[test]
 fn checks_survive_their_json() {
     for name in ["base", "F01", "F28", "F30"] {
