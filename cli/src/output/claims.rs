@@ -10,7 +10,7 @@ use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use serde::Serialize;
 
 use super::evaluation::{place, reason};
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, fitted, wrap};
 use super::style::{BAD, Charset, GOOD, Mark, POINTER, QUIET, STRONG, WARNING, paint};
 use super::table::Table;
 use crate::claims::{Kernel, Status, Tried};
@@ -82,14 +82,19 @@ pub(crate) fn table(tried: &[Tried], charset: Charset) -> String {
         let place = format!("{file}:{}", one.claim.line);
         table.row([title(one), one.claim.expect.to_string(), one.found.to_string(), place]);
     }
-    for (index, line) in table.finish().lines().enumerate() {
-        let mark = match index.checked_sub(1).and_then(|index| tried.get(index)).map(|tried| tried.status) {
-            None => " ".repeat(if charset == Charset::Unicode { 1 } else { 4 }),
+    let blank = " ".repeat(if charset == Charset::Unicode { 1 } else { 4 });
+    for (index, lines) in table.lines_beside(blank.len() + 1).into_iter().enumerate() {
+        let mut mark = match index.checked_sub(1).and_then(|index| tried.get(index)).map(|tried| tried.status)
+        {
+            None => blank.clone(),
             Some(Status::Holds) => charset.mark(Mark::Good),
             Some(Status::Fails) => charset.mark(Mark::Bad),
             Some(Status::Undecided) => charset.mark(Mark::Warning),
         };
-        let _ = writeln!(text, "{mark} {line}");
+        for line in lines {
+            let _ = writeln!(text, "{mark} {line}");
+            mark.clone_from(&blank);
+        }
     }
     for one in tried.iter().filter(|tried| tried.status != Status::Holds) {
         block(&mut text, one);
@@ -99,7 +104,7 @@ pub(crate) fn table(tried: &[Tried], charset: Charset) -> String {
 
 /// Why a claim does not hold.
 fn block(text: &mut String, tried: &Tried) {
-    let _ = writeln!(text, "\n{}", paint(STRONG, &format!("{}  {}", tried.asked, verdict(tried))));
+    let _ = writeln!(text, "\n{}", paint(STRONG, &fitted(&format!("{}  {}", tried.asked, verdict(tried)))));
     let mut row = |label: &str, words: &str| {
         for (index, line) in wrap(words, WIDTH - 11).into_iter().enumerate() {
             let label = if index == 0 { label } else { "" };

@@ -10,7 +10,7 @@ use std::io;
 use netlab_core::policy::connections::exposure::Exposure;
 use netlab_core::policy::connections::{Allowed, Connection, Connections, Peer, PeerKind, Row, Side};
 
-use super::layout::{WIDTH, counted, wrap};
+use super::layout::{WIDTH, counted, fitted, wrap};
 use super::style::harmless;
 use super::table::Table;
 
@@ -182,7 +182,7 @@ impl Cells {
 
 fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String {
     let rows = if empty { String::new() } else { table.finish() };
-    rows + &summary(connections)
+    rows + &fitted(summary(connections).trim_end()) + "\n"
 }
 
 /// How many pairs, and who is isolated, in one line.

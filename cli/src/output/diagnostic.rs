@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
 
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, fit, wrap};
 use super::style::{BAD, POINTER, STRONG, WARNING, paint};
 
 /// Texts by file name, to quote lines from.
@@ -38,7 +38,12 @@ pub(crate) fn render(finding: &Diagnostic, texts: &Texts) -> String {
     let gutter = line.map_or(1, |(position, _)| position.line.to_string().len());
     let place = place(finding);
     if !place.is_empty() {
-        text += &format!("{}{} {place}\n", " ".repeat(gutter), paint(POINTER, "-->"));
+        // A place that is too long for the screen goes on where its parts are.
+        let room = fit().map_or(usize::MAX, |width| width.saturating_sub(gutter + 4));
+        for (index, line) in wrap(&place, room).into_iter().enumerate() {
+            let arrow = if index == 0 { paint(POINTER, "-->") } else { "   ".to_owned() };
+            text += &format!("{}{arrow} {}\n", " ".repeat(gutter), line.trim_start());
+        }
     }
     if let Some((position, line)) = line {
         let bar = paint(POINTER, "|");

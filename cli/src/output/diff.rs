@@ -10,7 +10,7 @@ use netlab_core::policy::provenance::PolicyRef;
 
 use super::connections::{Names, quoted};
 use super::evaluation::{place, rule_name};
-use super::layout::{WIDTH, counted, wrap};
+use super::layout::{WIDTH, counted, fitted, wrap};
 use super::style::{DENIED, GOOD, POINTER, QUIET, STRONG, WARNING, paint};
 
 /// `2 added, 1 changed`, or `nothing changed`.
@@ -70,7 +70,8 @@ fn block(text: &mut String, from: &str, to: &str, change: &Change) {
         Kind::Removed => ("-", DENIED, change.before.to_string()),
         Kind::Changed => ("~", WARNING, format!("{} => {}", change.before, change.after)),
     };
-    let _ = writeln!(text, "{} {from} -> {to}  {ports}", paint(style, mark));
+    let head = fitted(&format!("{mark} {from} -> {to}  {ports}"));
+    let _ = writeln!(text, "{}{}", paint(style, mark), head.strip_prefix(mark).unwrap_or(&head));
     for cause in &change.because {
         let label = cause.direction.unwrap_or("");
         let head = format!("    {label:<7}  ");

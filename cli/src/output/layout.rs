@@ -3,12 +3,50 @@
 //! Invariant: labels stand in one column and texts in another; a text that is too long goes on in its own
 //! column. Words are never cut: a path that must be copied is worth more than the 80th column.
 
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
 use anstyle::Style;
 
 use super::style::{QUIET, paint};
 
 /// Where lines end.
 pub(crate) const WIDTH: usize = 80;
+
+/// The narrowest that anything is fitted to.
+const LEAST: usize = 40;
+
+/// How wide lines may be where somebody looks at them: `COLUMNS`, else 80 on a terminal. `None` where the reader is a
+/// program, which wants values whole.
+pub(crate) fn fit() -> Option<usize> {
+    static FIT: OnceLock<Option<usize>> = OnceLock::new();
+    *FIT.get_or_init(|| {
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+        columns.map(|columns| columns.max(LEAST)).or_else(|| std::io::stdout().is_terminal().then_some(WIDTH))
+    })
+}
+
+/// A line of words, in several where it would be too wide for who looks at it.
+pub(crate) fn fitted(line: &str) -> String {
+    let Some(width) = fit().filter(|width| line.chars().count() > *width) else { return line.to_owned() };
+    wrap(line, width - 2).join("\n  ")
+}
+
+/// A value in lines of at most `width` characters, broken behind the signs at which names and lists come apart, or where
+/// there are none anywhere.
+pub(crate) fn pieces(value: &str, width: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut rest: Vec<char> = value.chars().collect();
+    while rest.len() > width {
+        let is_seam = |at: &usize| matches!(rest[*at - 1], ' ' | ',' | '/' | '-' | '+' | '.' | '_' | ':');
+        let at = (width / 2..=width).rev().find(|at| *at > 0 && is_seam(at)).unwrap_or(width.max(1));
+        let tail = rest.split_off(at);
+        pieces.push(rest.iter().collect::<String>().trim_end().to_owned());
+        rest = tail;
+    }
+    pieces.push(rest.into_iter().collect());
+    pieces
+}
 
 /// `text` in lines of at most `width` characters, broken at spaces, never inside backticks.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -100,7 +138,11 @@ impl Rows {
 
     /// Adds a line as it is, without trailing blanks.
     pub(crate) fn line(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
+        let seen = anstream::adapter::strip_str(line).to_string().trim_end().chars().count();
+        match fit().filter(|width| seen > *width) {
+            Some(_) => self.text.push_str(&fitted(line.trim_end())),
+            None => self.text.push_str(line.trim_end()),
+        }
         self.text.push('\n');
     }
 
@@ -128,6 +170,14 @@ mod tests {
             "  ingress    deny   isolated by shop/db and shop/default-deny and by others; no\n\
              \x20                   rule admits it\n"
         );
+    }
+
+    #[test]
+    fn a_value_breaks_where_names_do() {
+        assert_eq!(pieces("shop/web", 20), ["shop/web"]);
+        assert_eq!(pieces("network-policy/harry-potter", 16), ["network-policy/", "harry-potter"]);
+        assert_eq!(pieces("TCP 1-79,81-65535, UDP", 10), ["TCP 1-79,", "81-65535,", "UDP"]);
+        assert_eq!(pieces("abcdefghij", 4), ["abcd", "efgh", "ij"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use netlab_core::policy::connections::{Allowed, Connections};
 
 use super::connections::{Names, summary};
-use super::layout::WIDTH;
+use super::layout::{WIDTH, fitted};
 
 /// What stands above the names.
 const HEAD: &str = "FROM \\ TO";
@@ -62,7 +62,7 @@ pub(crate) fn matrix(connections: &Connections) -> String {
     }
     text.push_str("# everything  + some ports  . nothing");
     text.push_str(if fold { "  (`-n` shows a namespace's workloads)\n" } else { "\n" });
-    text + &summary(connections)
+    text + &fitted(summary(connections).trim_end()) + "\n"
 }
 
 /// The sign of a cell.

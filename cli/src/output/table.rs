@@ -2,6 +2,8 @@
 //!
 //! Invariant: the last column is never padded, and a missing value reads `<none>`.
 
+use super::layout::{fit, pieces};
+
 /// A table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -26,23 +28,56 @@ impl Table {
         );
     }
 
-    /// The table as text.
+    /// The table as text, as wide as who looks at it can see; see [`fit`].
     pub(crate) fn finish(&self) -> String {
+        self.fitted(fit())
+    }
+
+    /// The lines of each row, headings first, where something of so many columns stands before them.
+    pub(crate) fn lines_beside(&self, margin: usize) -> Vec<Vec<String>> {
+        self.lines(fit().map(|width| width.saturating_sub(margin)))
+    }
+
+    fn fitted(&self, most: Option<usize>) -> String {
+        self.lines(most).concat().into_iter().map(|line| line + "\n").collect()
+    }
+
+    fn lines(&self, most: Option<usize>) -> Vec<Vec<String>> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
+        let mut widths: Vec<usize> = (0..columns)
             .map(|column| {
                 self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
             })
             .map(Option::unwrap_or_default)
             .collect();
-        let mut text = String::new();
-        for row in &self.rows {
-            let line: Vec<String> =
-                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            text.push_str(line.join("  ").trim_end());
-            text.push('\n');
+        if let Some(most) = most {
+            narrow(&mut widths, most.saturating_sub(GAP * columns.saturating_sub(1)));
         }
-        text
+        let of_row = |row: &Vec<String>| {
+            let cells: Vec<Vec<String>> =
+                row.iter().zip(&widths).map(|(cell, width)| pieces(cell, *width)).collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            let line = |number: usize| {
+                let parts = cells
+                    .iter()
+                    .zip(&widths)
+                    .map(|(cell, width)| format!("{:<width$}", cell.get(number).map_or("", String::as_str)));
+                parts.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+            };
+            (0..height).map(line).collect()
+        };
+        self.rows.iter().map(of_row).collect()
+    }
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+
+/// Takes of the widest columns until all fit.
+fn narrow(widths: &mut [usize], most: usize) {
+    while widths.iter().sum::<usize>() > most {
+        let Some(widest) = widths.iter_mut().max().filter(|width| **width > 8) else { return };
+        *widest -= 1;
     }
 }
 
@@ -55,6 +90,23 @@ mod tests {
         let mut table = Table::new(["POD", "RULESET"]);
         table.row(["shop/web".to_owned(), "7".to_owned()]);
         table.row(["a".to_owned(), String::new()]);
-        assert_eq!(table.finish(), "POD       RULESET\nshop/web  7\na         <none>\n");
+        assert_eq!(table.fitted(None), "POD       RULESET\nshop/web  7\na         <none>\n");
+    }
+
+    #[test]
+    fn a_wide_table_is_fitted_and_says_everything() {
+        let mut table = Table::new(["FROM", "TO", "ALLOWED"]);
+        table.row([
+            "network-policy-conformance/harry-potter".to_owned(),
+            "shop/web".to_owned(),
+            "all".to_owned(),
+        ]);
+        let text = table.fitted(Some(50));
+        assert_eq!(
+            text,
+            "FROM                             TO        ALLOWED\n\
+             network-policy-conformance/      shop/web  all\n\
+             harry-potter\n"
+        );
     }
 }

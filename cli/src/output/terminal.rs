@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::busy::Busy;
 use super::diagnostic::{self, Texts};
-use super::layout::{WIDTH, wrap};
+use super::layout::{WIDTH, fitted, wrap};
 use super::style::{BAD, Charset, POINTER, harmless, paint};
 use super::{what_if, yaml};
 use crate::args::globals::{Color, Format, Globals};
@@ -161,6 +161,11 @@ impl Terminal {
         if !self.quiet {
             self.complain(text);
         }
+    }
+
+    /// Says in a note what an answer rests on.
+    pub(crate) fn remark(&self, text: &str) {
+        self.note(&fitted(&format!("note: {text}")));
     }
 
     /// Says what is being done on standard error, with `-v`.

@@ -32,3 +32,4 @@ mod services;
 mod tie;
 mod transcripts;
 mod what_if;
+mod width;

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     notes.extend(notes_on(&answer.open_blocks, is_data));
     if !is_data {
         for note in &notes {
-            terminal.note(&format!("note: {note}"));
+            terminal.remark(note);
         }
     }
     match terminal.format {

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     notes.dedup();
     if !is_data {
         for note in &notes {
-            terminal.note(&format!("note: {note}"));
+            terminal.remark(note);
         }
     }
     let mut not_examined = old.not_examined;
