@@ -17,7 +17,7 @@ use netlab_core::service::expected::{ExpectedPort, expected, expected_of};
 use netlab_core::service::iptables;
 use netlab_core::service::nftables;
 use netlab_core::service::trace::{Rules, trace};
-use netlab_lab::paths::{Attempt, Became, evidence};
+use netlab_lab::paths::{Attempt, Became, evidence, listen};
 use netlab_lab::proxy::{self, ProxyMode};
 use netlab_lab::{Lab, Place};
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,8 @@ pub(super) fn walk(lab: &Lab, judge: &Judge<'_>, proxy: Option<ProxyMode>) -> Re
             .not_examined
             .push("pod-Service: the nodes have no rules for Services (`lab up --proxy`)".to_owned());
     }
+    // Until all is tried: several checks may have the same taker.
+    let _listeners = listen(lab, checks.iter().map(|check| &check.attempt)).map_err(|error| chain(&error))?;
     let outcomes = std::thread::scope(|scope| {
         let threads: Vec<_> = checks.iter().map(|check| scope.spawn(|| check.attempt.run(lab))).collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()

@@ -4,7 +4,7 @@
 //! ends; nothing is changed in the lab. [`evidence`] tries again and tells what moved: it names places and rules, and does
 //! not judge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub struct Attempt {
     pub from: Place,
     /// To which address.
     pub to: SocketAddr,
-    /// Who may take it: places and addresses, on which somebody listens while it is tried.
+    /// Who may take it: places and addresses, on which somebody has to listen.
     pub takers: Vec<(Place, SocketAddr)>,
     /// What is sent instead of opening a connection: a datagram that calls for an answer.
     pub datagram: Option<Vec<u8>>,
@@ -40,20 +40,8 @@ pub enum Became {
 }
 
 impl Attempt {
-    /// Tries it.
+    /// Tries it. Whoever is to take it listens already ([`listen`]).
     pub fn run(&self, lab: &Lab) -> Result<Became, LabError> {
-        let mut listeners = Vec::new();
-        for (place, address) in self.takers.iter().filter(|_| self.datagram.is_none()) {
-            match inside(lab, place, || TcpListener::bind(*address))? {
-                Ok(listener) => listeners.push(listener),
-                // Somebody listens there already, which is as good.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(source) => {
-                    let action = format!("listen on {address}");
-                    return Err(LabError::Socket { place: place.clone(), action, source });
-                }
-            }
-        }
         let start = Instant::now();
         let tried = inside(lab, &self.from, || match &self.datagram {
             None => TcpStream::connect_timeout(&self.to, PATIENCE).map(drop),
@@ -67,6 +55,28 @@ impl Attempt {
             }),
         })
     }
+}
+
+/// Listens on behalf of all who may take one of these, until what is returned is dropped.
+pub fn listen<'a>(
+    lab: &Lab,
+    attempts: impl IntoIterator<Item = &'a Attempt>,
+) -> Result<Vec<TcpListener>, LabError> {
+    let attempts = attempts.into_iter().filter(|attempt| attempt.datagram.is_none());
+    let takers: BTreeSet<&(Place, SocketAddr)> = attempts.flat_map(|attempt| &attempt.takers).collect();
+    let mut listeners = Vec::new();
+    for (place, address) in takers {
+        match inside(lab, place, || TcpListener::bind(*address))? {
+            Ok(listener) => listeners.push(listener),
+            // Somebody listens there already, which is as good.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(source) => {
+                let action = format!("listen on {address}");
+                return Err(LabError::Socket { place: place.clone(), action, source });
+            }
+        }
+    }
+    Ok(listeners)
 }
 
 fn ask(to: SocketAddr, bytes: &[u8]) -> io::Result<()> {
