@@ -100,6 +100,19 @@ fn nanoseconds_per_packet() {
                     assert_eq!(kernel.state().lost_events().expect("counter"), 0);
                 }
             }
+            // What a pod opens itself is looked for among the Services, and then denied by a row of its peer's class, or of
+            // the four classes behind a Service.
+            let own = POD[0].octets();
+            for (what, destination, port) in [
+                ("denied new flow of the pod sampled, no Service", POD[1].octets(), 5432),
+                ("denied new flow of the pod sampled, a Service", [10, 96, 0, 1], 8000),
+            ] {
+                let packet = v4(own, destination, 6).frame(&tcp(40_000, port, 2));
+                let run = kernel.test_run(Direction::Egress, &packet, interfaces[0], ingress).expect("run");
+                let verdict = if run.allow { "allowed" } else { "denied" };
+                let times = seven(|| time(&kernel, Direction::Egress, &packet, interfaces[0], 40_000));
+                show(&format!("{what} ({verdict})"), times);
+            }
             let again = four(&tcp(40_000, 5432, 2), 6);
             show(
                 "allowed SYN of a known tuple, IPv4",
