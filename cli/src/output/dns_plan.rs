@@ -17,7 +17,6 @@ pub(crate) fn render(plan: &QueryPlan, assumed: Option<&str>) -> String {
     if !plan.queries.is_empty() {
         let mut table = Table::new(["N", "AT", "SERVER", "BY", "NAME", "TYPE", "ANSWER"]);
         for query in &plan.queries {
-            let perhaps = if query.certain { "" } else { " (asked only if it is the first)" };
             table.row([
                 query.n.to_string(),
                 format!("{:.2}", as_seconds(query.at)),
@@ -25,7 +24,7 @@ pub(crate) fn render(plan: &QueryPlan, assumed: Option<&str>) -> String {
                 query.transport.to_string(),
                 query.qname.clone(),
                 query.qtype.to_string(),
-                format!("{}{perhaps}", query.answer.words()),
+                query.answer.words().to_owned(),
             ]);
         }
         text += &format!("\n{}", table.finish());
@@ -36,6 +35,14 @@ pub(crate) fn render(plan: &QueryPlan, assumed: Option<&str>) -> String {
     for outcome in plan.predicted.outcomes.iter().filter(|_| several) {
         let when = outcome.when.as_deref().unwrap_or_default();
         rows.plain("can be", &format!("{}: {when}", ending(outcome)));
+    }
+    if let Some(first) = plan.perhaps.first() {
+        let count = plan.perhaps.len();
+        let words = format!(
+            "{count} more from {} s on, if their moment comes before an answer",
+            as_seconds(first.at)
+        );
+        rows.plain("perhaps", &words);
     }
     if !plan.lost.is_empty() {
         let lost = plan.lost.len();

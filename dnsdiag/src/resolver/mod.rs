@@ -239,7 +239,7 @@ pub struct Predicted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// Queries in all, without those that only a race would bring.
+    /// Queries in all, `perhaps` not counted.
     pub queries: usize,
     /// The candidate that gave the answer, if one did.
     pub meant: Option<String>,
@@ -278,6 +278,8 @@ pub struct QueryPlan {
     pub candidates: Vec<String>,
     /// What reaches servers in the first of the runs.
     pub queries: Vec<Query>,
+    /// What reaches them besides, if a race goes one way; `runs` has it in its place.
+    pub perhaps: Vec<Query>,
     /// What is sent and reaches nobody in the first of the runs.
     pub lost: Vec<Lost>,
     /// What comes out.
@@ -321,11 +323,14 @@ pub fn plan(lookup: &Lookup, conf: &ResolvConf, libc: Libc, answers: &dyn Answer
         only.when = None;
     }
     let first = runs.first();
-    let queries = first.map(|run| run.queries.clone()).unwrap_or_default();
+    let all = first.map(|run| run.queries.clone()).unwrap_or_default();
+    let (mut queries, perhaps): (Vec<Query>, Vec<Query>) = all.into_iter().partition(|query| query.certain);
+    for (query, n) in queries.iter_mut().zip(1..) {
+        query.n = n;
+    }
     let meant = first.and_then(|run| run.resolved.clone());
     let other = |query: &&Query| meant.as_deref().is_some_and(|meant| !name::same(meant, &query.qname));
-    let sent = || queries.iter().filter(|query| query.certain);
-    let cost = Cost { queries: sent().count(), for_other_names: sent().filter(other).count(), meant };
+    let cost = Cost { queries: queries.len(), for_other_names: queries.iter().filter(other).count(), meant };
     QueryPlan {
         libc,
         name: lookup.name.clone(),
@@ -339,6 +344,7 @@ pub fn plan(lookup: &Lookup, conf: &ResolvConf, libc: Libc, answers: &dyn Answer
         candidates,
         lost: first.map(|run| run.lost.clone()).unwrap_or_default(),
         queries,
+        perhaps,
         predicted: Predicted { outcomes },
         cost,
         runs,
