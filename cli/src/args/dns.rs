@@ -35,8 +35,7 @@ pub(crate) enum Dns {
     #[command(after_help = "Examples:
   netlab dns plan www.example.com --resolv-conf examples/dns/pod.conf
   netlab dns plan api --resolv-conf examples/dns/pod.conf --libc musl:1.2.3
-  netlab dns plan api --resolv-conf examples/dns/pod.conf --server examples/dns/refused.json
-  netlab dns plan api --resolv-conf examples/dns/pod.conf --compare
+  netlab dns plan api --resolv-conf examples/dns/pod.conf --server examples/dns/aaaa.json --compare
   netlab dns plan www.example.com --resolv-conf examples/dns/pod.conf --libc go -o json")]
     Plan(Plan),
     /// Find mistakes in the configuration of a cluster's DNS
