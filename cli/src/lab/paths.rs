@@ -323,8 +323,7 @@ fn services(
                 .flat_map(|from| ports.iter().filter(wanted).map(move |port| (from, port)))
                 .find_map(|(from, port)| {
                     let to = address(port)?;
-                    let behind: Vec<(SocketAddr, &Member<'_>)> = port
-                        .cluster
+                    let behind: Vec<(SocketAddr, &Member<'_>)> = taking(port)
                         .iter()
                         .map(|endpoint| Some((*endpoint, *by_address.get(&endpoint.ip())?)))
                         .collect::<Option<_>>()?;
@@ -372,7 +371,9 @@ fn services(
 /// Service ports behind which nobody stands, whoever asks.
 fn without_endpoints(cluster: &Cluster, members: &[Member<'_>], checks: &mut Vec<Check>) {
     let Some(from) = members.first() else { return };
-    for port in expected(cluster, &from.node, AddressType::Ipv4).iter().filter(|port| port.cluster.is_empty())
+    for port in expected(cluster, &from.node, AddressType::Ipv4)
+        .iter()
+        .filter(|port| port.cluster.is_empty() && port.local.is_empty())
     {
         let Some(to) = address(port) else { continue };
         let protocol = port.name.protocol;
@@ -394,6 +395,11 @@ fn without_endpoints(cluster: &Cluster, members: &[Member<'_>], checks: &mut Vec
             service: Some((port.name.service.clone(), from.node.clone())),
         });
     }
+}
+
+/// The endpoints that take what pods of the node ask: those of the node alone, where its traffic has to stay there.
+fn taking(port: &ExpectedPort) -> &[SocketAddr] {
+    if port.cluster.is_empty() { &port.local } else { &port.cluster }
 }
 
 /// The cluster IP and port of a Service's port.
