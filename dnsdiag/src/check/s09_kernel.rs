@@ -4,7 +4,7 @@ use netlab_plugin::check::CheckOutcome;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::view::View;
+use crate::view::{Ask, View};
 
 pub(super) const STEP: Step = Step {
     id: "S9",
@@ -16,7 +16,8 @@ pub(super) const STEP: Step = Step {
 };
 
 /// Counters that only grow when something was lost.
-const LOSSES: [&str; 7] = [
+const LOSSES: [&str; 8] = [
+    "IPReversePathFilter",
     "conntrack.drop",
     "conntrack.early_drop",
     "conntrack.insert_failed",
@@ -54,7 +55,14 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     Some(if full || !grown.is_empty() {
         let parts: Vec<String> =
             std::iter::once(table).filter(|part| !part.is_empty()).chain(grown).collect();
-        CheckOutcome::fault(parts.join(", ")).citing([id])
+        let what = parts.join(", ");
+        // A counter of the whole node grows for others too: where every question came back, none of them was lost.
+        let lost = view.rows(&Ask::default()).iter().any(|(_, probe)| !probe.all_answered());
+        if full || lost || view.evidence.symptom().is_some() {
+            CheckOutcome::fault(what).citing([id])
+        } else {
+            CheckOutcome::warning(what).citing([id])
+        }
     } else {
         let nothing = if table.is_empty() {
             "nothing was lost".to_owned()

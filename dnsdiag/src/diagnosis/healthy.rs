@@ -45,7 +45,15 @@ pub(super) fn conclude(
     let record = |missing: &[&str]| vec![format!("record {}", missing.join(", "))];
     if !because.is_empty() {
         let fixes = if missing.is_empty() { Vec::new() } else { record(&missing) };
-        return undetermined(format!("{} fails, and no known cause fits", view.target), because, fixes);
+        let resolve = |name: &String| view.candidates(name).iter().any(Candidate::resolves);
+        let names = &view.target.names;
+        let works = !names.is_empty() && names.iter().all(resolve) && view.evidence.symptom().is_none();
+        let summary = if works {
+            format!("{} gets answers, and not all is in order", view.target)
+        } else {
+            format!("{} fails, and no known cause fits", view.target)
+        };
+        return undetermined(summary, because, fixes);
     }
     if !seen.reach.answers() {
         let why = format!("the pod's questions: {}", seen.reach.as_str());

@@ -148,9 +148,9 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     }
     let (hits, not_judged) = hits(&view);
     let mut hits = hits.into_iter().peekable();
-    // A danger or noise does not explain an error that somebody reports.
-    let failed = view.evidence.symptom().is_some_and(|(_, symptom)| symptom.error.is_some());
-    let first = hits.next_if(|(rule, _)| !(rule.latent && failed));
+    // A danger or noise is no failure where nobody complains, and does not explain an error that is reported.
+    let slow = view.evidence.symptom().is_some_and(|(_, symptom)| symptom.error.is_none());
+    let first = hits.next_if(|(rule, _)| !rule.latent || slow);
     let (verdict, because, fixes, verify) = match first {
         Some((rule, hit)) => (
             Verdict {

@@ -43,6 +43,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
                 .filter(|(_, probe)| probe.transport == Transport::Tcp && probe.answers_seen() > 0)
                 .collect();
             let large = tcp.iter().filter_map(|(_, probe)| probe.bytes).max();
+            // A part of the answer is enough for most; where nobody complains, nothing fails.
+            if !cut.addresses().is_empty() && view.evidence.symptom().is_none() {
+                continue;
+            }
             let why = if version < TCP {
                 match cut.addresses().len() {
                     0 => format!("musl {version} takes the truncated answer as it is, and it has no address"),

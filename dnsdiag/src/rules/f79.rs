@@ -39,7 +39,11 @@ fn test(view: &View<'_>) -> Option<Hit> {
                 !is_below(&probe.name, &zone) && matches!(probe.result, Outcome::Noerror | Outcome::Nxdomain)
             })
             .collect();
-        if fine.is_empty() {
+        // Where other names outside fail too, it is not this zone's servers.
+        let outside: Vec<_> =
+            view.outside().into_iter().filter(|(_, probe)| !is_below(&probe.name, &zone)).collect();
+        let all_down = !outside.is_empty() && outside.iter().all(|(_, probe)| failing(probe));
+        if fine.is_empty() || all_down {
             continue;
         }
         let servers: Vec<std::net::IpAddr> =

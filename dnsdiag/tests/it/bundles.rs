@@ -111,20 +111,22 @@ fn the_confusion_matrix_is_diagonal() {
         let (hits, _) = hits(&view);
         let _ = write!(matrix, "{name:<24}");
         let modes: Vec<&str> = hits.iter().map(|(rule, _)| rule.mode).collect();
+        // What is only latent is no verdict where nobody complains.
+        let first = verdict(&bundle).verdict.mode;
         for rule in RULES {
-            let mark = match modes.iter().position(|mode| *mode == rule.mode) {
-                Some(0) => '#',
-                Some(_) => '+',
-                None => '.',
+            let mark = match modes.contains(&rule.mode) {
+                true if first == Some(rule.mode) => '#',
+                true => '+',
+                false => '.',
             };
             matrix.push(mark);
         }
-        let others: Vec<&str> = modes.iter().copied().skip(1).collect();
-        let _ = writeln!(matrix, " {} {}", modes.first().unwrap_or(&"-"), others.join(" "));
-        if modes.first().copied() != mode_of(&name) {
-            off_diagonal.push((name.clone(), modes.first().copied()));
+        let others: Vec<&str> = modes.iter().copied().filter(|mode| first != Some(*mode)).collect();
+        let _ = writeln!(matrix, " {} {}", first.unwrap_or("-"), others.join(" "));
+        if first != mode_of(&name) {
+            off_diagonal.push((name.clone(), first));
         }
-        if let Some(mode) = modes.first() {
+        if let Some(mode) = first {
             unused.remove(mode);
         }
     }
@@ -170,11 +172,9 @@ fn a_file_less(name: &str) -> String {
         let vital =
             layout::file(&file).is_some_and(|file| file.vital) && !(musl && file == layout::POD_NSSWITCH);
         // Where only the report shows that something is wrong, nothing is without it.
-        let reported = expected
-            .mode
-            .as_deref()
-            .and_then(rule)
-            .is_some_and(|rule| file == layout::SYMPTOM && rule.needs.contains(&layout::SYMPTOM));
+        let reported = expected.mode.as_deref().and_then(rule).is_some_and(|rule| {
+            file == layout::SYMPTOM && (rule.latent || rule.needs.contains(&layout::SYMPTOM))
+        }) || expected.class == Class::Undetermined && file == layout::SYMPTOM;
         let right = match found.verdict.class {
             Class::Undetermined => !found.because.is_empty() || !found.not_examined.is_empty(),
             Class::Healthy => reported || (healthy && !vital),
