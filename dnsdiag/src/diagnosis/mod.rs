@@ -148,9 +148,11 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     }
     let (hits, not_judged) = hits(&view);
     let mut hits = hits.into_iter().peekable();
-    // A danger or noise is no failure where nobody complains, and does not explain an error that is reported.
-    let slow = view.evidence.symptom().is_some_and(|(_, symptom)| symptom.error.is_none());
-    let first = hits.next_if(|(rule, _)| !rule.latent || slow);
+    // A danger or noise does not explain an error that is reported, and is no failure where all else is in order.
+    let symptom = view.evidence.symptom();
+    let failed = symptom.is_some_and(|(_, symptom)| symptom.error.is_some());
+    let in_order = || healthy::conclude(&view, &outcomes, &foreign).0.class == Class::Healthy;
+    let first = hits.next_if(|(rule, _)| !rule.latent || !(failed || in_order()));
     let (verdict, because, fixes, verify) = match first {
         Some((rule, hit)) => (
             Verdict {

@@ -1,10 +1,10 @@
 //! The server blocks of the recorded Corefile, as far as rules look into them: zones, plugins, their words and bodies.
 //!
-//! Invariant: told from the text alone, line by line; what is imported from other files is not there. A block is chosen by the longest
-//! zone that covers a name (`core/dnsserver/server.go`).
+//! Invariant: read by [`crate::corefile`]; what is imported from other files is not there. A block is chosen by the longest zone that
+//! covers a name (`core/dnsserver/server.go`).
 
 use super::{View, is_below};
-use crate::bundle::layout;
+use crate::corefile::{Plugin, Property};
 
 /// A plugin of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,48 +49,19 @@ impl View<'_> {
     /// The blocks; empty when the Corefile was not recorded.
     #[must_use]
     pub fn server_blocks(&self) -> Vec<ServerBlock> {
-        let text = self.text(layout::COREFILE).unwrap_or_default();
-        let mut blocks: Vec<ServerBlock> = Vec::new();
-        let mut depth = 0_usize;
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default();
-            let words: Vec<String> = line.split_ascii_whitespace().map(str::to_owned).collect();
-            let Some(last) = words.last() else { continue };
-            if words.first().is_some_and(|word| word == "}") {
-                depth = depth.saturating_sub(1);
-                continue;
-            }
-            let opens = last == "{";
-            let bare: Vec<String> =
-                words.iter().filter(|word| !matches!(word.as_str(), "{" | "}")).cloned().collect();
-            match (depth, blocks.last_mut()) {
-                (0, _) => blocks.push(ServerBlock {
-                    zones: bare.iter().map(|key| zone(key)).collect(),
-                    plugins: Vec::new(),
-                    line: number + 1,
-                }),
-                (1, Some(block)) => {
-                    let mut bare = bare.into_iter();
-                    let name = bare.next().unwrap_or_default();
-                    block.plugins.push(PluginUse {
-                        name,
-                        words: bare.collect(),
-                        body: Vec::new(),
-                        line: number + 1,
-                    });
-                }
-                (_, Some(block)) => {
-                    if let Some(plugin) = block.plugins.last_mut() {
-                        plugin.body.push(bare);
-                    }
-                }
-                (_, None) => {}
-            }
-            if opens {
-                depth += 1;
-            }
-        }
+        let Some(corefile) = self.corefile() else { return Vec::new() };
+        let blocks = corefile.blocks.iter();
         blocks
+            .map(|block| ServerBlock {
+                zones: block
+                    .zones()
+                    .into_iter()
+                    .map(|key| key.zone.trim_end_matches('.').to_owned())
+                    .collect(),
+                plugins: block.plugins.iter().map(plugin).collect(),
+                line: block.keys.first().map_or(0, |key| line(key.position.line)),
+            })
+            .collect()
     }
 
     /// The block that takes a name: the one with the longest zone that covers it.
@@ -103,20 +74,27 @@ impl View<'_> {
     }
 }
 
-/// `dns://corp.example.:53` is `corp.example`.
-fn zone(key: &str) -> String {
-    let key = key.trim_end_matches(',');
-    let bare = key.split_once("://").map_or(key, |(_, rest)| rest);
-    let bare = match bare.rsplit_once(':') {
-        Some((zone, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => zone,
-        _ => bare,
-    };
-    bare.trim_end_matches('.').to_ascii_lowercase()
+fn plugin(plugin: &Plugin) -> PluginUse {
+    PluginUse {
+        name: plugin.name.text.clone(),
+        words: plugin.words().map(str::to_owned).collect(),
+        body: plugin.properties().map(words).collect(),
+        line: line(plugin.name.position.line),
+    }
+}
+
+fn words(property: &Property) -> Vec<String> {
+    std::iter::once(&property.name).chain(&property.arguments).map(|token| token.text.clone()).collect()
+}
+
+fn line(number: u32) -> usize {
+    usize::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::layout;
     use netlab_plugin::check::Target;
     use netlab_plugin::evidence::{Evidence, Fact};
 
