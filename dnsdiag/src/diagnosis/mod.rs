@@ -148,11 +148,20 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     }
     let (hits, not_judged) = hits(&view);
     let mut hits = hits.into_iter().peekable();
-    // A danger or noise does not explain an error that is reported, and is no failure where all else is in order.
+    // A danger or noise explains no error that is reported. Without a report it is the verdict where it explains every
+    // fault that a step found.
     let symptom = view.evidence.symptom();
     let failed = symptom.is_some_and(|(_, symptom)| symptom.error.is_some());
-    let in_order = || healthy::conclude(&view, &outcomes, &foreign).0.class == Class::Healthy;
-    let first = hits.next_if(|(rule, _)| !rule.latent || !(failed || in_order()));
+    let faults: Vec<&CheckOutcome> = outcomes
+        .iter()
+        .map(|(_, _, outcome)| outcome)
+        .filter(|outcome| outcome.status == CheckStatus::Fault)
+        .collect();
+    let explains = |hit: &Hit| {
+        !faults.is_empty()
+            && faults.iter().all(|fault| fault.evidence.iter().all(|id| hit.evidence.contains(id)))
+    };
+    let first = hits.next_if(|(rule, hit)| !rule.latent || !failed && (symptom.is_some() || explains(hit)));
     let (verdict, because, fixes, verify) = match first {
         Some((rule, hit)) => (
             Verdict {
