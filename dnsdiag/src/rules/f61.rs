@@ -43,11 +43,12 @@ pub(super) fn absent(view: &View<'_>) -> Option<Absent> {
         // Somebody gets an answer for it, or for it with a suffix: then it exists somewhere.
         let stem = wanted.name.trim_end_matches('.').to_ascii_lowercase() + ".";
         let exists = view.rows(&Ask::default()).into_iter().any(|(_, probe)| {
-            probe.name.to_ascii_lowercase().starts_with(&stem)
-                && probe.result == Outcome::Noerror
-                && !probe.answers.is_empty()
+            probe.name.to_ascii_lowercase().starts_with(&stem) && probe.result == Outcome::Noerror
         });
-        (nothing && all && !exists).then(|| Absent {
+        // A name that is tried and was not asked for may be the one that is meant.
+        let tried = view.tried(&wanted.name);
+        let all_asked = !tried.is_empty() && tried.iter().all(|full| !view.questions(full).is_empty());
+        (nothing && all && all_asked && !exists).then(|| Absent {
             ids: row_ids(&denied),
             works: works.clone(),
             server: first.server,

@@ -60,14 +60,13 @@ fn test(view: &View<'_>) -> Option<Hit> {
             // The name is somebody else's: it exists as it is, with other addresses. A name that exists below the suffix
             // alone may be meant so, and one address may serve many.
             let differs = own.iter().any(|(_, probe)| probe.addresses() != first.addresses());
-            let asked_as_is = !view.questions(&format!("{name}.")).is_empty();
-            if denied || others.is_empty() || (asked_as_is && !differs) || (!random && others.len() < 2) {
+            if denied || others.is_empty() || !differs || (!random && others.len() < 2) {
                 continue;
             }
             let line = view.conf_line(suffix).map_or(String::new(), |line| format!(":{line}"));
             let addresses: Vec<String> = first.addresses().iter().map(ToString::to_string).collect();
             let summary = format!("search domain {suffix} answers every name");
-            let mut hit = if random && differs { Hit::high(summary) } else { Hit::medium(summary) };
+            let mut hit = if random { Hit::high(summary) } else { Hit::medium(summary) };
             hit = hit
                 .because(format!("`{name}` is found as {full}: {}", addresses.join(", ")))
                 .because(if random {
