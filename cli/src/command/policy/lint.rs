@@ -30,10 +30,12 @@ pub(crate) fn run(args: &Lint, globals: &Globals, terminal: &Terminal) -> Result
         return Err(Failure::unreadable("`-l` chooses pods, and `policy lint` is about policies")
             .hint("`-n` limits it to the policies of a namespace"));
     }
+    let busy = terminal.busy("reading policies");
     let input = load::read_lenient(&globals.filename, &globals.what_if, globals, terminal)?;
     let loaded = input.loaded;
     let errors = load::spoilt(&loaded.diagnostics);
     let Report { mut findings, not_examined } = lint(&loaded.cluster, &loaded.policies, loaded.diagnostics);
+    drop(busy);
     let namespace = globals.listed_namespace();
     findings.retain(|finding| {
         let of = finding.diagnostic.object.as_ref().and_then(|object| object.namespace.as_deref());
