@@ -166,6 +166,7 @@ fn names_its_place(form: Form, said: &str, text: &str) -> bool {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "the seed and the count are what a reader of the run wants")]
 fn changed_dumps_are_read_or_refused_with_their_place() {
     let ports = ports(HALF_BROKEN);
     let asked_for = number("NETLAB_SEED");

@@ -32,7 +32,9 @@ fn of_nft(text: &str) -> ServiceTrace {
 fn without(text: &str, words: &[&str]) -> String {
     let at = text.lines().position(|line| words.iter().all(|word| line.contains(word)));
     let at = at.unwrap_or_else(|| panic!("no line has {words:?}"));
-    text.lines().enumerate().filter(|(index, _)| *index != at).map(|(_, line)| format!("{line}\n")).collect()
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.remove(at);
+    lines.join("\n") + "\n"
 }
 
 /// The text with something else on the first line that has these words.

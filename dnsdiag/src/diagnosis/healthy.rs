@@ -154,14 +154,13 @@ fn unasked(view: &View<'_>) -> Vec<String> {
         }
     }
     for name in &view.target.names {
-        match view.replay(name) {
-            Some(replay) => left.extend(replay.unasked),
-            None => {
-                let whole = |one: &Candidate| one.a.is_some() && one.aaaa.is_some() && one.resolves();
-                if !view.candidates(name).iter().any(whole) {
-                    left.push(format!("`{name}`, and which libc asks is not known"));
-                }
-            }
+        if let Some(replay) = view.replay(name) {
+            left.extend(replay.unasked);
+            continue;
+        }
+        let whole = |one: &Candidate| one.a.is_some() && one.aaaa.is_some() && one.resolves();
+        if !view.candidates(name).iter().any(whole) {
+            left.push(format!("`{name}`, and which libc asks is not known"));
         }
     }
     left

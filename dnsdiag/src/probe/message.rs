@@ -150,3 +150,88 @@ fn rcode(number: u16) -> String {
         number => format!("RCODE{number}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hickory_proto::rr::rdata::{A, SOA, TXT};
+    use hickory_proto::rr::{RData, Record as Sent};
+
+    use super::*;
+    use crate::probe::Transport;
+
+    fn probe() -> Probe {
+        Probe {
+            name: "api.shop.svc.cluster.local".to_owned(),
+            record: "A".to_owned(),
+            server: ([10, 96, 0, 10], 53).into(),
+            transport: Transport::Udp,
+            id: 4711,
+            edns: Some(1232),
+            source_port: None,
+            patience: Duration::from_secs(1),
+        }
+    }
+
+    /// Answers of the kinds that servers give.
+    fn corpus() -> Vec<Vec<u8>> {
+        let asked = question(&probe()).expect("a question");
+        let zone = Name::from_ascii("cluster.local.").expect("a name");
+        let soa = SOA::new(zone.clone(), zone.clone(), 1, 7200, 1800, 86400, 30);
+        let records: [Vec<Sent>; 3] = [
+            (0..40)
+                .map(|last| Sent::from_rdata(asked.name().clone(), 5, RData::A(A::new(10, 0, 0, last))))
+                .collect(),
+            vec![Sent::from_rdata(zone, 30, RData::SOA(soa))],
+            vec![Sent::from_rdata(asked.name().clone(), 5, RData::TXT(TXT::new(vec!["1.1.0".to_owned()])))],
+        ];
+        let message = |records: &Vec<Sent>| {
+            let mut message = Message::new(4711, MessageType::Response, OpCode::Query);
+            message.add_query(asked.clone());
+            message.add_answers(records.clone());
+            message.set_edns(Edns::new());
+            message.to_vec().expect("it can be written")
+        };
+        records.iter().map(message).chain([query(&probe()).expect("a query"), Vec::new()]).collect()
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "the seed and the count are what a reader of the run wants")]
+    fn messages_that_were_changed_on_the_way_are_read_or_refused() {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let seed = number("NETLAB_SEED").unwrap_or(11);
+        println!("NETLAB_SEED={seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let rounds = number("NETLAB_WORLDS").unwrap_or(2_000);
+        let corpus = corpus();
+        let (mut answers, mut strays) = (0, 0);
+        for round in 0..rounds {
+            let mut bytes = corpus[random.usize(..corpus.len())].clone();
+            for _ in 0..random.usize(..4) {
+                let at = random.usize(..=bytes.len());
+                match random.u8(..3) {
+                    0 if at < bytes.len() => bytes[at] = random.u8(..),
+                    1 => bytes.insert(at, random.u8(..)),
+                    _ => bytes.truncate(at),
+                }
+            }
+            match read(&probe(), &bytes) {
+                Reading::Answer(answer) => {
+                    answers += 1;
+                    assert_eq!(answer.bytes, bytes.len(), "round {round}");
+                    assert_eq!(
+                        bytes[..2],
+                        4711_u16.to_be_bytes(),
+                        "round {round}: another number is believed"
+                    );
+                    assert!(bytes[2] & 0x80 != 0, "round {round}: a question is believed");
+                }
+                Reading::Stray => strays += 1,
+                Reading::Garbled(why) => assert!(why.starts_with(&format!("{} bytes", bytes.len())), "{why}"),
+            }
+        }
+        println!("questions {rounds}");
+        assert!(answers > 0 && strays > 0, "{answers} answers, {strays} strays");
+    }
+}

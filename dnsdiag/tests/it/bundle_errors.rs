@@ -117,9 +117,13 @@ fn bases_end() {
 
 /// Each file of a bundle, damaged in many ways: it is refused or read, and judged without a panic.
 #[test]
+#[expect(clippy::print_stdout, reason = "the seed and the count are what a reader of the run wants")]
 fn damaged_bundles_are_refused_or_judged() {
-    let mut random = fastrand::Rng::with_seed(6);
-    let rounds = if cfg!(debug_assertions) { 12 } else { 200 };
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("NETLAB_SEED").unwrap_or(6);
+    println!("NETLAB_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let rounds = number("NETLAB_WORLDS").unwrap_or(12);
     for name in ["base", "F01", "F10", "F28", "F30", "F32"] {
         let whole = bundle::files(&bundle::read(&shipped().join(name)).expect("a bundle"));
         for _ in 0..rounds {
@@ -146,6 +150,7 @@ fn damaged_bundles_are_refused_or_judged() {
             }
         }
     }
+    println!("questions {}", rounds * 6);
 }
 
 /// Whatever one file says, the others missing: nothing is called healthy.

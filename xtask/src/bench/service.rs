@@ -85,7 +85,7 @@ fn cluster() -> Cluster {
     let address =
         |base: [u8; 4], number: u32| IpAddr::from(Ipv4Addr::from(u32::from_be_bytes(base) + number));
     for number in 0..SERVICES {
-        let key = ObjectKey::new("shop", &format!("service-{number:05}"));
+        let key = ObjectKey::new("shop", format!("service-{number:05}"));
         let service = Service {
             cluster_ips: vec![address([10, 96, 0, 1], number)],
             ports: vec![ServicePort {
@@ -115,7 +115,7 @@ fn cluster() -> Cluster {
             endpoints: (0..ENDPOINTS).map(endpoint).collect(),
             ..EndpointSlice::default()
         };
-        cluster.endpoint_slices.insert(ObjectKey::new("shop", &format!("{}-1", key.name)), slice);
+        cluster.endpoint_slices.insert(ObjectKey::new("shop", format!("{}-1", key.name)), slice);
         cluster.services.insert(key, service);
     }
     cluster

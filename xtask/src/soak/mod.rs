@@ -48,6 +48,12 @@ const COMPUTING: &[Leg] = &[
         test: "the_program_agrees_with_the_oracle_and_the_engine_on_random_worlds",
     },
     Leg { what: "Corefile, kubelet, resolv.conf", package: "netlab-dnsdiag", test: "no_text_is_too_much" },
+    Leg { what: "damaged bundles", package: "netlab-dnsdiag", test: "damaged_bundles_are_refused_or_judged" },
+    Leg {
+        what: "changed DNS messages",
+        package: "netlab-dnsdiag",
+        test: "messages_that_were_changed_on_the_way_are_read_or_refused",
+    },
     Leg { what: "resolv.conf of any bytes", package: "netlab-dnsdiag", test: "any_bytes_can_be_read" },
     Leg {
         what: "plans of any lookup",

@@ -53,7 +53,7 @@ pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, bool) {
     let mine = |object: &Value| {
         let of = text(object, "family").unwrap_or_default();
         let name = text(object, "table").unwrap_or_default();
-        ((of == family || of == "inet") && name != TABLE).then(|| (of, name))
+        ((of == family || of == "inet") && name != TABLE).then_some((of, name))
     };
     let mut base: BTreeSet<(String, String, String)> = BTreeSet::new();
     let mut has_iptables_mode = false;
