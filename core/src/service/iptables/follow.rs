@@ -66,13 +66,18 @@ impl Walk<'_> {
             return left;
         }
         let rules = self.dump.rules(table, name);
-        let choices = rules.iter().filter(|rule| is_choice(rule)).count();
+        // The list of all Services is long, and has none.
+        let may_choose = name != "KUBE-SERVICES";
+        let choices = if may_choose { rules.iter().filter(|rule| is_choice(rule)).count() } else { 0 };
         let mut chosen = 0;
         for rule in rules {
             if left <= 0.0 {
                 break;
             }
             followed.rules += left;
+            if self.is_to_another(rule) {
+                continue;
+            }
             let choice = is_choice(rule).then(|| {
                 chosen += 1;
                 (chosen, choices)
@@ -116,6 +121,14 @@ impl Walk<'_> {
             }
         }
         left.max(0.0)
+    }
+
+    /// The cheapest question first: most rules of the list of all Services are about another one.
+    fn is_to_another(&self, rule: &Rule) -> bool {
+        match (&rule.destination, self.to.address) {
+            (Some(net), Some(address)) => net.value.contains(&address) == net.negated,
+            _ => false,
+        }
     }
 
     fn matches(&self, rule: &Rule, (table, chain): (&str, &str), followed: &mut Followed) -> bool {
