@@ -129,6 +129,8 @@ impl Inside {
     fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
         let mut state = self.state();
         let before = std::mem::replace(&mut state.manifests.documents, policies.documents);
+        // Who asks for it gets it: what the maps hold may no longer be what was written into them.
+        state.in_force = None;
         let made = state.derive(lab).and_then(|derived| self.make(lab, &mut state, derived, true));
         if made.is_err() {
             state.manifests.documents = before;
