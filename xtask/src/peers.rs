@@ -123,7 +123,7 @@ fn go(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
 
 /// Lets the proxy write its rules in a fresh namespace, and lists them there.
 fn dump(root: &Path, program: &Path, to: &Path, version: &str, mode: &str) -> anyhow::Result<Vec<PathBuf>> {
-    let world = root.join("core/tests/cases/service-peers/world.yaml");
+    let world = root.join("core/tests/kube-proxy/world.yaml");
     let work = || -> anyhow::Result<Vec<PathBuf>> {
         unshare(CloneFlags::CLONE_NEWNET).context("no network namespace can be made")?;
         run_here("ip", &["link", "set", "lo", "up"])?;

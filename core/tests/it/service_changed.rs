@@ -33,10 +33,10 @@ enum Form {
 }
 
 const DUMPS: [(&str, Form); 7] = [
-    ("tests/cases/service-peers/iptables-1.36.3.save", Form::Save),
-    ("tests/cases/service-peers/ip6tables-1.36.3.save", Form::Save),
-    ("tests/cases/service-peers/nft-ip-1.36.3.json", Form::Nft),
-    ("tests/cases/service-peers/nft-ip6-1.34.4.json", Form::Nft),
+    ("tests/kube-proxy/iptables-1.36.3.save", Form::Save),
+    ("tests/kube-proxy/ip6tables-1.36.3.save", Form::Save),
+    ("tests/kube-proxy/nft-ip-1.36.3.json", Form::Nft),
+    ("tests/kube-proxy/nft-ip6-1.34.4.json", Form::Nft),
     ("../examples/broken/cilium/cilium_lb4_services_v2.map", Form::Maps),
     ("../examples/broken/cilium/cilium_lb4_backends_v3.map", Form::Maps),
     ("../examples/stale/flows.txt", Form::Flows),

@@ -1,5 +1,5 @@
 //! What a real kube-proxy wrote, read back: it is what the model predicts, name for name, and no line of it can be taken
-//! out unnoticed. `cases/service-peers/README.md` says how the dumps were made; `cargo xtask peers` makes them anew.
+//! out unnoticed. `kube-proxy/README.md` says how the dumps were made; `cargo xtask peers` makes them anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,14 +21,14 @@ const FAMILIES: [(AddressType, &str, &str); 2] =
 
 fn file(name: &str) -> String {
     // Dumps that were just made take the place of those that are kept.
-    let kept = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases/service-peers");
+    let kept = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/kube-proxy");
     let directory = std::env::var_os("NETLAB_PEERS").map_or_else(kept, PathBuf::from);
     let path = directory.join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn world() -> Cluster {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases/service-peers");
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/kube-proxy");
     cluster(&std::fs::read_to_string(directory.join("world.yaml")).expect("it is kept"))
 }
 

@@ -9,10 +9,10 @@ use netlab_core::service::{iptables, nftables};
 
 use crate::service_world::cluster;
 
-const WORLD: &str = include_str!("../cases/service-peers/world.yaml");
-const SAVE: &str = include_str!("../cases/service-peers/iptables-1.36.3.save");
-const SAVE6: &str = include_str!("../cases/service-peers/ip6tables-1.36.3.save");
-const NFT: &str = include_str!("../cases/service-peers/nft-ip-1.36.3.json");
+const WORLD: &str = include_str!("../kube-proxy/world.yaml");
+const SAVE: &str = include_str!("../kube-proxy/iptables-1.36.3.save");
+const SAVE6: &str = include_str!("../kube-proxy/ip6tables-1.36.3.save");
+const NFT: &str = include_str!("../kube-proxy/nft-ip-1.36.3.json");
 
 fn ports(world: &str, family: AddressType) -> Vec<ExpectedPort> {
     expected(&cluster(world), "worker", family)

@@ -41,6 +41,6 @@ mod tiers;
 /// All of them, by code.
 pub(super) fn pages() -> impl Iterator<Item = &'static Page> {
     let lints = selectors::PAGES.iter().chain(&addresses::PAGES).chain(&fields::PAGES).chain(&ports::PAGES);
-    let more = dead_rules::PAGES.iter().chain(&dns::PAGES).chain(&tiers::PAGES);
+    let more = dead_rules::PAGES.iter().chain(&dns::PAGES).chain(&addresses::EMPTY).chain(&tiers::PAGES);
     lints.chain(more).chain(&addresses::NOTES).chain(&portability::PAGES)
 }

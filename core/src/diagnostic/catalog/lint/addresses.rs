@@ -21,7 +21,7 @@ macro_rules! egress {
     };
 }
 
-pub(super) const PAGES: [Page; 4] = [
+pub(super) const PAGES: [Page; 3] = [
     Page {
         code: code::BLOCK_HOLDS_PODS,
         title: "a block that holds pods of the cluster too",
@@ -44,18 +44,6 @@ pub(super) const PAGES: [Page; 4] = [
         good: egress!("  - to: [{podSelector: {matchLabels: {app: db}}}]\n    ports: [{port: 5432}]\n"),
     },
     Page {
-        code: code::BLOCK_IS_EMPTY,
-        title: "a block whose exceptions leave nothing",
-        explanation: "Each exception lies inside the block, as the API wants it, and together they are all of it: the \
-                      peer matches no address, and a rule that has no other peer admits nobody.",
-        bad: egress!(
-            "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.0/25, 192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
-        ),
-        good: egress!(
-            "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
-        ),
-    },
-    Page {
         code: code::HOST_NETWORK_ONLY,
         title: "a selector that means pods on the host's network only",
         explanation: "A pod with `hostNetwork: true` has its node's address. The API leaves open what policies do with \
@@ -75,6 +63,20 @@ pub(super) const PAGES: [Page; 4] = [
         ),
     },
 ];
+
+/// Of a later code than the others.
+pub(super) const EMPTY: [Page; 1] = [Page {
+    code: code::BLOCK_IS_EMPTY,
+    title: "a block whose exceptions leave nothing",
+    explanation: "Each exception lies inside the block, as the API wants it, and together they are all of it: the \
+                      peer matches no address, and a rule that has no other peer admits nobody.",
+    bad: egress!(
+        "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.0/25, 192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
+    ),
+    good: egress!(
+        "  - to: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.128/25]}}]\n    ports: [{port: 443}]\n"
+    ),
+}];
 
 /// The notes that belong to them.
 pub(super) const NOTES: [Page; 2] = [
