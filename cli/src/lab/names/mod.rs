@@ -1,6 +1,6 @@
 //! How names are made in a lab: from its manifests to servers, zones and files.
 //!
-//! Invariant: [`Naming`] says what a kubelet's configuration and a node's file would say, and [`files`] is kubelet's model
+//! Invariant: [`Naming`] says what a kubelet's configuration and a node's file would say, and [`files()`] is kubelet's model
 //! applied to it; [`zones`] are the answers of the record model, name by name. Nothing is decided twice.
 
 mod complete;

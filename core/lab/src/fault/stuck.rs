@@ -2,7 +2,7 @@
 //!
 //! The entry is made as it comes about in clusters: the flow begins while the rules say something else, and every packet of
 //! it refreshes what the kernel remembers (`nf_conntrack_udp_timeout`, 30 s). Invariant: the rules that lead astray are gone
-//! when [`Stuck::begin`] returns; without packets the entry times out by itself.
+//! when [`StuckFlow::begin`] returns; without packets the entry times out by itself.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;

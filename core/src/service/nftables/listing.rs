@@ -1,6 +1,6 @@
 //! The table of nftables mode as it should be, as `nft -j list table ip kube-proxy` would print it.
 //!
-//! Invariant: it says the same as what [`super::emit`] writes, so that a prediction, and tests without a kernel, can be
+//! Invariant: it says the same as what [`super::emit()`] writes, so that a prediction, and tests without a kernel, can be
 //! read as a dump is. Handles are counted up and are not the kernel's. Leaves out what is not read: the conditions of
 //! marks and of masquerading are there in shape only.
 
