@@ -84,7 +84,7 @@ spec: {clusterIPs: [10.96.0.5, 'fd00:96::5'], selector: {all: 'yes'}, ports: [{n
 apiVersion: v1
 kind: Service
 metadata: {name: headless, namespace: t}
-spec: {clusterIP: None, selector: {app: good}, ports: [{name: http, port: 80, targetPort: 8080}]}
+spec: {clusterIP: None, ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv4, IPv6], selector: {app: good}, ports: [{name: http, port: 80, targetPort: 8080}]}
 ---
 apiVersion: v1
 kind: Service
