@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use netlab_core::envelope::Envelope;
 use netlab_dnsdiag::probe::{Observation, Outcome, Probe, Transport};
-use netlab_node::{Netns, NodeError};
+use netlab_node::Netns;
 use serde::Serialize;
 
+use super::not_entered;
 use crate::args::dns::Query;
 use crate::args::globals::Globals;
 use crate::exit::Exit;
@@ -78,12 +79,6 @@ pub(super) fn open(place: &str) -> Result<Netns, Failure> {
         Err(_) => Netns::from_path(place),
     };
     opened.map_err(|error| not_entered(&error))
-}
-
-fn not_entered(error: &NodeError) -> Failure {
-    let what = "the network namespace cannot be entered";
-    let failure = if error.is_permission() { Failure::not_allowed(what) } else { Failure::unreadable(what) };
-    failure.because(error)
 }
 
 /// A message number that an outsider cannot guess, which is what it is for (RFC 5452 section 9.2).

@@ -17,12 +17,13 @@ use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::bundle::{self, Bundle, layout};
 use netlab_dnsdiag::gather::{Budget, LocalFiles, LocalProber, PodFiles, Prober, gather};
+use netlab_node::Netns;
 use netlab_node::container::Container;
-use netlab_node::{Netns, NodeError};
 use netlab_plugin::check::Target;
 use nix::sys::signal::{SigSet, Signal};
 
 use super::diagnose::Judged;
+use super::not_entered;
 use crate::args::dns::Diagnose;
 use crate::args::globals::Globals;
 use crate::exit::Exit;
@@ -123,12 +124,6 @@ fn subject(args: &Diagnose, globals: &Globals) -> Result<(ObjectKey, Vec<String>
                 .hint("write it as pod/NAME with `-n NAMESPACE`, or as NAMESPACE/NAME"))
         }
     }
-}
-
-fn not_entered(error: &NodeError) -> Failure {
-    let what = "the pod's place cannot be entered";
-    let failure = if error.is_permission() { Failure::not_allowed(what) } else { Failure::unreadable(what) };
-    failure.because(error)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
