@@ -4,6 +4,9 @@
 //! counted, so a right verdict by a wrong entry is a disagreement too. A packet that egress denies must reach no
 //! ingress. Compiled entries must count exactly what was predicted; built-in ones at least that, since answers
 //! and the namespaces' own chatter count there as well.
+//!
+//! What it does not know: which flows are there already. A packet without ports opens a flow of all of its protocol
+//! between two addresses, so a second one, or one the other way, asks about that flow; see [`opens_for_good`].
 
 use std::collections::BTreeMap;
 
@@ -87,6 +90,12 @@ pub enum AgreementError {
     Counters(String),
 }
 
+/// True for a protocol without ports: nothing tells a packet from the next one between the same addresses, so that a
+/// lab can be asked only once, in one direction, until its policy changes.
+pub const fn opens_for_good(protocol: u8) -> bool {
+    !matches!(protocol, 6 | 17 | 132)
+}
+
 /// What a pair's packet must count; `None` for one that passes no hook, or whose sender is not in the lab.
 pub fn shot(lab: &Lab, cluster: &Cluster, trial: &Trial, pair: &Pair) -> Option<Shot> {
     let place = match &pair.from {
@@ -109,7 +118,7 @@ pub fn shot(lab: &Lab, cluster: &Cluster, trial: &Trial, pair: &Pair) -> Option<
 }
 
 /// Sends every shot and gives those that the kernel counted otherwise. `counters` reads packets by entry over all
-/// nodes of the lab.
+/// nodes of the lab. Of shots that [open for good](opens_for_good) there must be one for two addresses.
 ///
 /// # Errors
 /// [`AgreementError`] when something could not be sent or read.
@@ -143,7 +152,15 @@ pub fn disagreements(
         Ok::<_, AgreementError>((agrees(&predicted, &counted), counted))
     };
     let mut found = Vec::new();
-    for together in shots.chunks(TOGETHER) {
+    let (alone, many): (Vec<Shot>, Vec<Shot>) =
+        shots.iter().cloned().partition(|shot| opens_for_good(shot.pair.tuple.protocol));
+    for shot in alone {
+        let (agreed, counted) = volley(std::slice::from_ref(&shot), ports.alone)?;
+        if !agreed {
+            found.push(Disagreement { shot, counted });
+        }
+    }
+    for together in many.chunks(TOGETHER) {
         let (agreed, _) = volley(together, ports.together)?;
         ports.together = next(ports.together, together.len(), FIRST_SOURCE_PORT..FIRST_ALONE_PORT);
         if agreed {

@@ -1,6 +1,6 @@
 //! Random worlds on the wire: what the compiled tables say, real packets through each kernel datapath must count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use netlab_core::input::{Budget, Document, WireObjects, load};
@@ -16,7 +16,7 @@ use netlab_core::testing::generate::{questions::questions, world};
 use netlab_core::testing::manifest;
 use netlab_core::testing::upstream::tables;
 use netlab_enforcer::LoadOptions;
-use netlab_enforcer::backend::agreement::{SourcePorts, disagreements, shot};
+use netlab_enforcer::backend::agreement::{SourcePorts, disagreements, opens_for_good, shot};
 use netlab_enforcer::backend::nft::NftBackend;
 use netlab_enforcer::backend::tc::TcBackend;
 use netlab_lab::{Lab, Plan, Selection};
@@ -75,8 +75,14 @@ fn agree<B: Counting>(Seeds { list: seeds, worlds, asked_for }: Seeds, make: imp
             backends.push(backend);
         }
         let mut shots = Vec::new();
+        let mut opened = BTreeSet::new();
         for question in &questions {
             let Some(pair) = pair(&loaded.cluster, question) else { continue };
+            let Tuple { source, destination, protocol, .. } = pair.tuple;
+            let ends = (source.min(destination), source.max(destination), protocol);
+            if opens_for_good(protocol) && !opened.insert(ends) {
+                continue;
+            }
             let Some(shot) = shot(&lab, &loaded.cluster, &trial, &pair) else { continue };
             let answer = Oracle::new(&loaded.wire).judge(question);
             let hops = trial.hops(&loaded.cluster, &pair);
