@@ -18,6 +18,7 @@ mod garbage;
 mod help;
 mod input;
 mod lab;
+mod lab_diagnosis;
 mod lab_dns;
 mod lab_faults;
 mod lab_paths;

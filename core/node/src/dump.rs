@@ -61,6 +61,17 @@ pub fn conntrack(netns: &Netns) -> Result<String, NodeError> {
     file(netns, "/proc/thread-self/net/nf_conntrack")
 }
 
+/// UDP sockets, as `/proc/net/udp` and `/proc/net/udp6` tell them.
+///
+/// # Errors
+/// When the kernel does not show them.
+pub fn udp_sockets(netns: &Netns) -> Result<String, NodeError> {
+    let mut text = file(netns, "/proc/thread-self/net/udp")?;
+    // A kernel without IPv6 has no such file, and no such sockets.
+    text += &file(netns, "/proc/thread-self/net/udp6").unwrap_or_default();
+    Ok(text)
+}
+
 /// Counters of conntrack, summed over processors, with `count` and `max`: `insert_failed`, `drop`, `early_drop`. Empty where the
 /// kernel has none.
 ///

@@ -54,6 +54,8 @@ pub const POD_NSSWITCH: &str = "pod/nsswitch.conf";
 pub const POD_IPTABLES: &str = "pod/iptables-save";
 /// Addresses and routes in the pod's network namespace.
 pub const POD_ROUTES: &str = "pod/routes";
+/// UDP sockets of the pod's network namespace.
+pub const POD_SOCKETS: &str = "pod/sockets";
 /// The configuration of the kubelet of the pod's node.
 pub const KUBELET: &str = "node/kubelet.yaml";
 /// The file that this kubelet reads as the node's `resolv.conf`.
@@ -107,6 +109,7 @@ pub const FILES: &[File] = &[
     row(POD_NSSWITCH, Format::Text, true, "cat /etc/nsswitch.conf in the container (glibc)"),
     row(POD_IPTABLES, Format::Text, false, "iptables-save in the pod's network namespace"),
     row(POD_ROUTES, Format::Text, false, "ip addr and ip route in the pod's network namespace"),
+    row(POD_SOCKETS, Format::Text, false, "cat /proc/net/udp /proc/net/udp6 in the pod's network namespace"),
     row(
         KUBELET,
         Format::Text,

@@ -80,6 +80,7 @@ impl Files for LocalFiles {
             layout::POD_NSSWITCH => self.pod_file("nsswitch.conf"),
             layout::POD_IPTABLES => self.in_pod(|netns| dump::iptables_save(netns, self.family())),
             layout::POD_ROUTES => self.in_pod(dump::addresses),
+            layout::POD_SOCKETS => self.in_pod(dump::udp_sockets),
             layout::NODE_ADDRESSES => self.on_node(dump::addresses),
             layout::NODE_CONNTRACK => self.on_node(dump::conntrack),
             layout::NODE_IPTABLES | layout::NODE_NFT => self.proxy(id),

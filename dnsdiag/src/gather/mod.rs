@@ -84,8 +84,8 @@ impl Default for Budget {
     }
 }
 
-/// What the questions leave behind in the kernel is read after them.
-const AFTER_THE_QUESTIONS: &str = layout::NODE_CONNTRACK;
+/// What the questions leave behind in the kernel is read after them, with the sockets that it may belong to.
+const AFTER_THE_QUESTIONS: [&str; 2] = [layout::NODE_CONNTRACK, layout::POD_SOCKETS];
 
 /// What was gathered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -121,7 +121,7 @@ pub fn gather(
     };
     for file in layout::FILES {
         let is_text = matches!(file.format, Format::Text | Format::Objects);
-        if is_text && file.path != AFTER_THE_QUESTIONS {
+        if is_text && !AFTER_THE_QUESTIONS.contains(&file.path) {
             read(file.path, &mut facts);
         }
     }
@@ -133,7 +133,9 @@ pub fn gather(
     };
     gathered.not_examined.extend(left_out);
     let answered = rounds::ask(&asked, prober, budget, random, stop);
-    read(AFTER_THE_QUESTIONS, &mut evidence.facts);
+    for id in AFTER_THE_QUESTIONS {
+        read(id, &mut evidence.facts);
+    }
     gathered.not_examined.extend(failed);
     if let Some(counters) = twice(&counters, files.counters()) {
         evidence.facts.insert(layout::COUNTERS.to_owned(), Fact::Counters(counters));

@@ -3,7 +3,7 @@
 //! Invariant: the first round lasts as long as its slowest question, at most the patience for connecting and again for an answer;
 //! the second at most the last patience. Rows are in the order of the questions, whatever came first.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::RecvTimeoutError};
@@ -93,11 +93,22 @@ fn message(question: &Question, transport: probe::Transport, patience: Duration,
     }
 }
 
-/// UDP questions that nothing at all came back for, one for each segment.
+/// UDP questions that nothing at all came back for, one for each segment. The node's own are there to be compared with the
+/// pod's: where that gets answers, they are not worth the wait.
 fn silent(questions: &[Question], seen: &[(usize, Observation)]) -> Vec<usize> {
     let mut segments = Vec::new();
     let mut silent = Vec::new();
+    let nothing_for_the_pod = |server: SocketAddr| {
+        let of_pod = |index: usize| {
+            questions.get(index).is_some_and(|one| one.from == Position::Pod && one.server == server)
+        };
+        let mut answers = seen.iter().filter(|(asked, _)| of_pod(*asked));
+        !answers.any(|(_, one)| matches!(one.outcome, probe::Outcome::Answered { .. }))
+    };
     for (index, question) in questions.iter().enumerate() {
+        if question.from == Position::Node && !nothing_for_the_pod(question.server) {
+            continue;
+        }
         let mut own = seen.iter().filter(|(asked, _)| *asked == index).peekable();
         let nothing =
             own.peek().is_some() && own.all(|(_, observation)| observation.outcome == probe::Outcome::Silent);

@@ -21,6 +21,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let subject = view.subject()?;
     let stale = view.conntrack()?.into_iter().find(|flow| {
         flow.protocol == "udp"
+            && flow.unreplied
+            && view.may_go_on(flow)
             && flow.original.destination_port == 53
             && vips.contains(&flow.original.destination)
             && subject.pod.addresses.contains(&flow.original.source)

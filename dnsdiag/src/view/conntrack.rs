@@ -3,6 +3,7 @@
 //! Invariant: a line that is not understood is left out; every entry keeps the line where it stands. Format:
 //! `conntrack-tools` `src/conntrack.c`, one entry a line, the original tuple before the reply tuple.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::View;
@@ -45,6 +46,24 @@ impl View<'_> {
         let text = self.text(layout::NODE_CONNTRACK)?;
         Some(text.lines().enumerate().filter_map(|(number, line)| flow(number + 1, line)).collect())
     }
+
+    /// True unless the pod's sockets were recorded and none has the port from which the flow comes: then its entry is what a
+    /// lookup that is over has left, and leads nobody astray.
+    #[must_use]
+    pub fn may_go_on(&self, flow: &Flow) -> bool {
+        self.text(layout::POD_SOCKETS)
+            .is_none_or(|sockets| local_ports(sockets).contains(&flow.original.source_port))
+    }
+}
+
+/// Local ports of the sockets in `/proc/net/udp` and `udp6` (`net/ipv4/udp.c`: `sl local_address rem_address st …`, port in
+/// hexadecimal after the last colon).
+fn local_ports(text: &str) -> BTreeSet<u16> {
+    let local = |line: &str| {
+        let address = line.split_ascii_whitespace().nth(1)?;
+        u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok()
+    };
+    text.lines().filter_map(local).collect()
 }
 
 /// The id of a line: `node/conntrack` (facts are whole files), told in words as `node/conntrack:3`.
@@ -95,6 +114,15 @@ fn flow(line: usize, text: &str) -> Option<Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_have_their_local_port() {
+        let text = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n \
+                    512: 00000000:9C75 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1 2 0 0\n  \
+                    sl  local_address                         remote_address                        st\n \
+                    513: 00000000000000000000000000000000:0035 00000000000000000000000000000000:0000 07\n";
+        assert_eq!(local_ports(text), BTreeSet::from([40_053, 53]));
+    }
 
     #[test]
     fn an_entry_has_two_tuples() {
