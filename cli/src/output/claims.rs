@@ -6,7 +6,6 @@
 use std::fmt::Write;
 
 use netlab_core::policy::evaluate::{Outcome, Side};
-use netlab_core::policy::provenance::{PolicyRef, RuleRef};
 use serde::Serialize;
 
 use super::evaluation::{place, reason};
@@ -225,6 +224,7 @@ pub(super) fn xml(text: &str) -> String {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Answer<'a> {
+    tried: usize,
     holds: usize,
     fails: usize,
     undecided: usize,
@@ -251,23 +251,16 @@ struct Row<'a> {
 #[serde(rename_all = "camelCase")]
 struct Because<'a> {
     direction: &'static str,
-    verdict: String,
-    rule: Option<&'a RuleRef>,
-    isolated_by: &'a [PolicyRef],
-    reason: &'a str,
+    #[serde(flatten)]
+    side: &'a Side,
 }
 
 impl<'a> Answer<'a> {
     pub(crate) fn new(tried: &'a [Tried]) -> Self {
         let count = |status| tried.iter().filter(|tried| tried.status == status).count();
-        let because = |(direction, side): &'a (&'static str, Side)| Because {
-            direction,
-            verdict: side.verdict.to_string(),
-            rule: side.rule.as_ref(),
-            isolated_by: &side.isolated_by,
-            reason: &side.reason,
-        };
+        let because = |(direction, side): &'a (&'static str, Side)| Because { direction, side };
         Self {
+            tried: tried.len(),
             holds: count(Status::Holds),
             fails: count(Status::Fails),
             undecided: count(Status::Undecided),

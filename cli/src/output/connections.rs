@@ -187,14 +187,13 @@ fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String
 
 /// How many pairs, and who is isolated, in one line.
 pub(crate) fn summary(connections: &Connections) -> String {
-    let count = connections.workloads().len();
-    let inside = connections.list.iter().filter(|pair| pair.from() < count && pair.to() < count).count();
-    let outside = connections.list.len() - inside;
-    let mut text = format!("{inside} of {}", counted(connections.workload_pairs, "pair"));
+    let summary = connections.summary();
+    let (count, outside) = (summary.workloads, summary.allowed_outside);
+    let mut text = format!("{} of {}", summary.allowed, counted(summary.pairs, "pair"));
     if outside > 0 {
         let _ = write!(text, ", {outside} with addresses outside");
     }
-    let [ingress, egress] = connections.isolated;
+    let (ingress, egress) = (summary.isolated.ingress, summary.isolated.egress);
     let head = match ingress {
         _ if count == 0 => return text + "; there is no workload\n",
         0 => "no workload is".to_owned(),
@@ -204,7 +203,7 @@ pub(crate) fn summary(connections: &Connections) -> String {
     };
     let tail = match egress {
         0 if ingress == 0 => {
-            let most = connections.tiers.into_iter().max().unwrap_or_default();
+            let most = summary.tiers.ingress.max(summary.tiers.egress);
             let tiers = match most {
                 0 => String::new(),
                 _ if most == count => ", policies of tiers decide about every one".to_owned(),

@@ -37,10 +37,7 @@ pub(crate) fn render(told: &Description) -> String {
 
 /// `shop/api  isolated for ingress by 2 policies, not for egress`.
 fn head(told: &Description) -> String {
-    let by = |story: &Story| {
-        let policies = story.policies.iter().filter(|chapter| chapter.tier == "networkPolicy");
-        counted(policies.count(), "policy")
-    };
+    let by = |story: &Story| counted(story.isolating, "policy");
     let (pod, ingress, egress) = (&told.pod, &told.ingress, &told.egress);
     if told.finished {
         return format!("{pod}  has finished: no policy is about it");
@@ -74,14 +71,14 @@ fn labels(labels: &Labels) -> String {
 
 fn story(text: &mut String, direction: &str, story: &Story) {
     let _ = writeln!(text, "\n{direction}");
-    for (index, chapter) in story.policies.iter().enumerate() {
+    for chapter in &story.policies {
         let way = if direction == "ingress" { "from" } else { "to" };
-        self::chapter(text, index + 1, chapter, way);
+        self::chapter(text, chapter, way);
     }
     labelled(text, story.default, &story.otherwise);
 }
 
-fn chapter(text: &mut String, number: usize, chapter: &Chapter, way: &str) {
+fn chapter(text: &mut String, chapter: &Chapter, way: &str) {
     let tier = match chapter.tier {
         "admin" => ", Admin tier",
         "baseline" => ", Baseline tier",
@@ -89,7 +86,7 @@ fn chapter(text: &mut String, number: usize, chapter: &Chapter, way: &str) {
     };
     let priority = chapter.priority.map(|priority| format!(", priority {priority}")).unwrap_or_default();
     let name = paint(STRONG, &chapter.policy.kind_and_name());
-    let _ = writeln!(text, "  {number}. {name}{tier}{priority}");
+    let _ = writeln!(text, "  {}. {name}{tier}{priority}", chapter.place);
     paragraph(text, 5, &format!("selects {}", chapter.selects));
     pointer(text, 5, chapter.policy.file.as_deref(), chapter.policy.line);
     if chapter.rules.is_empty() {

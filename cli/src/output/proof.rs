@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use anstyle::Style;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::evaluate::Outcome;
-use netlab_ebpf::reason::Reason;
 use netlab_enforcer::prove::proof::{CounterDelta, Hop, Mode, Proof, ProofOutcome, Witness};
 
 use super::diagnostic::Texts;
@@ -215,7 +214,12 @@ fn reason(hop: &Hop) -> String {
     }
 }
 
-fn source_line<'a>(file: Option<&str>, line: Option<u32>, texts: &'a Texts) -> Option<(u32, &'a str)> {
+/// The number of a line that is quoted, and what is written there.
+pub(crate) fn source_line<'a>(
+    file: Option<&str>,
+    line: Option<u32>,
+    texts: &'a Texts,
+) -> Option<(u32, &'a str)> {
     let number = line?;
     let text = texts.get(file?)?.lines().nth(number.checked_sub(1)? as usize)?;
     Some((number, text))
@@ -228,8 +232,8 @@ fn counters(rows: &mut Rows, proof: &Proof) {
     let cited = |entry: u32| proof.hops.iter().any(|hop| hop.entry.id == entry);
     let words = |counter: &CounterDelta| {
         let entry = counter.entry;
-        let name = match Reason::from_entry(entry).filter(|_| !cited(entry)) {
-            Some(reason) => format!("entry {entry} ({})", reason.describe()),
+        let name = match counter.reason.filter(|_| !cited(entry)) {
+            Some(reason) => format!("entry {entry} ({reason})"),
             None => format!("entry {entry}"),
         };
         format!("{name}: {} -> {}", counter.before, counter.after)
@@ -238,7 +242,7 @@ fn counters(rows: &mut Rows, proof: &Proof) {
         proof.counters.iter().partition(|counter| cited(counter.entry));
     let all: Vec<String> = on_the_way.into_iter().chain(others.iter().copied()).map(words).collect();
     // What belongs to the flow that was just allowed is no verdict of its own.
-    let harmless = |counter: &&CounterDelta| Reason::from_entry(counter.entry).is_some();
+    let harmless = |counter: &&CounterDelta| counter.reason.is_some();
     let end = if others.iter().all(harmless) { ", no other verdict moved" } else { "" };
     rows.broad("counters", &if all.is_empty() { "none moved".to_owned() } else { all.join(", ") + end });
 }

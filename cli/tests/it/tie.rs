@@ -136,6 +136,15 @@ fn only_packets_of_a_tie_are_undefined() {
         netlab_reading(TWO_OF_ONE_PRIORITY, &[&arguments, more].concat()).code
     };
     assert_eq!(list(&[]), Some(3));
+    let as_data = netlab_reading(TWO_OF_ONE_PRIORITY, &["policy", "connections", "-f", "-", "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&as_data.stdout).expect("JSON");
+    let names: Vec<_> = json["ties"][0]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|policy| policy["name"].as_str())
+        .collect();
+    assert_eq!((names, json["ties"].as_array().map(Vec::len)), (vec!["one", "two"], Some(1)));
     assert_eq!(list(&["--to", "a"]), Some(0));
     assert_eq!(list(&["--from", "b"]), Some(0));
     assert_eq!(list(&["--from", "a", "--to", "b"]), Some(3));

@@ -10,6 +10,7 @@
 //! shows in the rows of host-network workloads.
 
 mod allowed;
+mod data;
 pub mod diff;
 pub mod exposure;
 mod external;
@@ -24,9 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use netlab_ebpf::abi::Direction;
-use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 pub use allowed::Allowed;
+pub use data::Summary;
 pub use fold::{Folded, Row, Side};
 pub use open_blocks::OpenBlock;
 pub use running::{
@@ -62,7 +63,6 @@ pub struct Peer {
     /// What a block covers; empty for workloads.
     pub cidrs: Vec<IpNet>,
     /// The top-most controller's name, if its pods agree: a Deployment's, where the controller is its ReplicaSet.
-    #[serde(skip)]
     pub owner: Option<String>,
 }
 
@@ -144,6 +144,8 @@ pub struct Connections {
     pub open_blocks: Vec<OpenBlock>,
     sets: Vec<Allowed>,
     chosen: Chosen,
+    /// The ports that were asked about, if not all.
+    asked: Option<Allowed>,
 }
 
 impl Connections {
@@ -173,33 +175,6 @@ impl Connections {
     pub fn workloads(&self) -> &[Peer] {
         let count = self.peers.iter().take_while(|peer| peer.namespace.is_some()).count();
         &self.peers[..count]
-    }
-}
-
-/// `{peers, connections}`.
-impl Serialize for Connections {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(serde::Serialize)]
-        struct Line<'a> {
-            from: &'a str,
-            to: &'a str,
-            allowed: &'a Allowed,
-        }
-        struct Lines<'a>(&'a Connections);
-        impl Serialize for Lines<'_> {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let Self(all) = self;
-                serializer.collect_seq(all.list.iter().map(|connection| Line {
-                    from: &all.peers[connection.from()].id,
-                    to: &all.peers[connection.to()].id,
-                    allowed: all.allowed(connection),
-                }))
-            }
-        }
-        let mut answer = serializer.serialize_struct("Connections", 2)?;
-        answer.serialize_field("peers", &self.peers)?;
-        answer.serialize_field("connections", &Lines(self))?;
-        answer.end()
     }
 }
 
@@ -288,6 +263,7 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
         open_blocks,
         sets: matrix.sets.list,
         chosen,
+        asked: focus.ports.clone(),
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Description {
 pub struct Story {
     /// True when a `NetworkPolicy` isolates the pod: what none of them admits is denied.
     pub isolated: bool,
+    /// How many do.
+    pub isolating: usize,
     /// The policies that act, in the order in which they are asked.
     pub policies: Vec<Chapter>,
     /// What becomes of the rest: `allow` or `deny`.
@@ -61,6 +63,8 @@ pub struct Story {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chapter {
+    /// Its place in the order in which policies are asked, from 1.
+    pub place: usize,
     /// Which.
     #[serde(flatten)]
     pub policy: PolicyRef,
@@ -178,22 +182,23 @@ impl View<'_> {
         };
         let chapters: Vec<Chapter> = acting
             .iter()
-            .filter_map(|policy| {
-                let rules = rules(policy)?;
-                Some(Chapter {
-                    policy: policy_ref(policy),
-                    tier: match policy.tier {
-                        PolicyTier::Admin => "admin",
-                        PolicyTier::NetworkPolicy => "networkPolicy",
-                        PolicyTier::Baseline => "baseline",
-                    },
-                    priority: policy.priority,
-                    selects: words::pods(&policy.subject),
-                    rules: rules.iter().map(|rule| self.sentence(policy, rule, direction)).collect(),
-                })
+            .filter_map(|policy| Some((policy, rules(policy)?)))
+            .zip(1..)
+            .map(|((policy, rules), place)| Chapter {
+                place,
+                policy: policy_ref(policy),
+                tier: match policy.tier {
+                    PolicyTier::Admin => "admin",
+                    PolicyTier::NetworkPolicy => "networkPolicy",
+                    PolicyTier::Baseline => "baseline",
+                },
+                priority: policy.priority,
+                selects: words::pods(&policy.subject),
+                rules: rules.iter().map(|rule| self.sentence(policy, rule, direction)).collect(),
             })
             .collect();
-        let isolated = chapters.iter().any(|chapter| chapter.tier == "networkPolicy");
+        let isolating = chapters.iter().filter(|chapter| chapter.tier == "networkPolicy").count();
+        let isolated = isolating > 0;
         let otherwise = match (isolated, chapters.is_empty()) {
             (true, _) => "isolated by NetworkPolicy, so what no rule above admits is denied",
             (false, true) => "no policy acts here, so everything passes",
@@ -203,7 +208,7 @@ impl View<'_> {
         // A Baseline tier is not asked about pods that a NetworkPolicy isolates.
         let policies =
             chapters.into_iter().filter(|chapter| !(isolated && chapter.tier == "baseline")).collect();
-        Story { isolated, policies, default, otherwise: otherwise.to_owned() }
+        Story { isolated, isolating, policies, default, otherwise: otherwise.to_owned() }
     }
 
     fn sentence(&self, policy: &Policy, rule: &Rule, direction: Direction) -> Sentence {

@@ -136,7 +136,6 @@ pub struct Hop {
     /// True when the packet got as far as this hook.
     pub reached: bool,
     /// All that is known of this side.
-    #[serde(skip)]
     pub side: Side,
 }
 
@@ -182,4 +181,6 @@ pub struct CounterDelta {
     pub before: u64,
     /// Packets after.
     pub after: u64,
+    /// What a built-in entry stands for, in words; `None` for entries of policies.
+    pub reason: Option<&'static str>,
 }

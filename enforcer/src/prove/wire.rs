@@ -8,6 +8,7 @@ use netlab_core::model::cluster::Cluster;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::frame::Tuple;
 use netlab_core::policy::query::Pair;
+use netlab_ebpf::reason::Reason;
 use netlab_lab::traffic::{Flow, Outcome, Packet, Sent};
 use netlab_lab::{Lab, LabError};
 
@@ -56,6 +57,7 @@ pub(super) fn moved(before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>) -> 
             entry: *entry,
             before: before.get(entry).copied().unwrap_or(0),
             after: *count,
+            reason: Reason::from_entry(*entry).map(Reason::describe),
         })
         .filter(|delta| delta.before != delta.after)
         .collect()

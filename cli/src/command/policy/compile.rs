@@ -23,9 +23,20 @@ use crate::question::compile;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
+    summary: Summary,
     size: Size,
     rulesets: Vec<Compiled>,
     tables: Tables<'a>,
+}
+
+/// What is shown, in numbers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    rulesets: usize,
+    pods: usize,
+    peer_classes: usize,
+    rows: usize,
 }
 
 /// One ruleset in words.
@@ -39,6 +50,7 @@ struct Compiled {
     ingress_isolated: bool,
     egress_isolated: bool,
     rows: usize,
+    entry_count: usize,
     entries: Vec<EntryLine>,
 }
 
@@ -60,9 +72,16 @@ pub(crate) fn run(globals: &Globals, terminal: &Terminal) -> Result<Exit, Failur
         globals.shows(&key.namespace, cluster.pods.get(key).map_or(&no_labels, |pod| &pod.labels))
     };
     let change = compiled.rulesets.change(1, |key| shown(key).then(String::new));
+    let (size, rulesets) = (compiled.rulesets.size(), rulesets(cluster, &change, &compiled.rulesets));
     let answer = Answer {
-        size: compiled.rulesets.size(),
-        rulesets: rulesets(cluster, &change, &compiled.rulesets),
+        summary: Summary {
+            rulesets: rulesets.len(),
+            pods: rulesets.iter().map(|ruleset| ruleset.pods.len()).sum(),
+            peer_classes: size.peer_classes,
+            rows: rulesets.iter().map(|ruleset| ruleset.rows).sum(),
+        },
+        size,
+        rulesets,
         tables: Tables { rulesets: &change.rulesets, peers: &change.peers },
     };
     let incomplete = !input.not_examined.is_empty();
@@ -101,6 +120,7 @@ fn rulesets(cluster: &Cluster, change: &Change, compiled: &Rulesets) -> Vec<Comp
                 rows: entries.iter().map(|entry| entry.rows).sum::<usize>()
                     + usize::from(table.ingress.is_none())
                     + usize::from(table.egress.is_none()),
+                entry_count: entries.len(),
                 entries,
             }
         })
@@ -108,12 +128,10 @@ fn rulesets(cluster: &Cluster, change: &Change, compiled: &Rulesets) -> Vec<Comp
 }
 
 fn render(answer: &Answer<'_>, wide: bool) -> String {
-    let Size { peer_classes, .. } = answer.size;
-    let rows: usize = answer.rulesets.iter().map(|ruleset| ruleset.rows).sum();
-    let pods: usize = answer.rulesets.iter().map(|ruleset| ruleset.pods.len()).sum();
+    let Summary { rulesets, pods, peer_classes, rows } = answer.summary;
     let mut text = format!(
         "{} for {}: {}, {}\n\n",
-        counted(answer.rulesets.len(), "ruleset"),
+        counted(rulesets, "ruleset"),
         counted(pods, "pod"),
         if peer_classes == 1 { "1 peer class".to_owned() } else { format!("{peer_classes} peer classes") },
         counted(rows, "policy-map row"),
@@ -125,7 +143,7 @@ fn render(answer: &Answer<'_>, wide: bool) -> String {
             ruleset.id.to_string(),
             ruleset.ingress.to_string(),
             ruleset.egress.to_string(),
-            ruleset.entries.len().to_string(),
+            ruleset.entry_count.to_string(),
             ruleset.rows.to_string(),
             pods,
         ]);

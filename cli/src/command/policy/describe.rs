@@ -3,6 +3,7 @@
 use netlab_core::envelope::Envelope;
 use netlab_core::policy::describe::{Description, describe};
 use netlab_core::policy::query::End;
+use serde::Serialize;
 
 use crate::args::globals::Globals;
 use crate::args::policy::Describe;
@@ -12,6 +13,17 @@ use crate::failure::Failure;
 use crate::load;
 use crate::output::describe::render;
 use crate::output::terminal::Terminal;
+
+/// The answer, for machines.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    #[serde(flatten)]
+    story: &'a Description,
+    /// How many pods were asked about.
+    pods: usize,
+    pods_with_another_story: Vec<&'a str>,
+}
 
 /// Tells.
 pub(crate) fn run(args: &Describe, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -29,7 +41,9 @@ pub(crate) fn run(args: &Describe, globals: &Globals, terminal: &Terminal) -> Re
             .hint("`policy connections --to` lists what may be opened to an address or node"));
     };
     let alike = |other: &&Description| other.ingress == first.ingress && other.egress == first.egress;
-    let different = told.iter().filter(|other| !alike(other)).count();
+    let pods_with_another_story: Vec<&str> =
+        told.iter().filter(|other| !alike(other)).map(|other| other.pod.as_str()).collect();
+    let different = pods_with_another_story.len();
     if different > 0 {
         terminal.note(&format!(
             "note: {different} of {} pods of {asked} {} another story; this is {}'s",
@@ -39,6 +53,7 @@ pub(crate) fn run(args: &Describe, globals: &Globals, terminal: &Terminal) -> Re
         ));
     }
     let incomplete = !input.not_examined.is_empty();
-    terminal.answer(&Envelope::new("Description", first, input.not_examined), |_| render(first))?;
+    let answer = Answer { story: first, pods: told.len(), pods_with_another_story };
+    terminal.answer(&Envelope::new("Description", answer, input.not_examined), |_| render(first))?;
     Ok(if incomplete { Exit::CannotTell } else { Exit::Yes })
 }

@@ -1,5 +1,6 @@
 //! `netlab policy prove`: one packet, in this machine's kernel.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
@@ -20,19 +21,43 @@ use crate::command::give_up_after;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load;
-use crate::output::proof::{others, render};
+use crate::output::diagnostic::Texts;
+use crate::output::proof::{others, render, source_line};
 use crate::output::terminal::Terminal;
-use crate::question::Question;
+use crate::question::{Asked, Question};
 
 /// The answer in its envelope.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer<'a> {
+    /// The question, as it was asked.
+    asked: &'a Asked,
     /// The proof that matters most.
     #[serde(flatten)]
     shown: &'a Proof,
+    /// The lines of its rules.
+    sources: BTreeSet<Source<'a>>,
     /// The same question's other packets.
     others: Vec<&'a Proof>,
+}
+
+/// A line of the input.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Source<'a> {
+    file: &'a str,
+    line: u32,
+    text: &'a str,
+}
+
+/// The lines that a proof quotes.
+fn sources<'a>(proof: &'a Proof, texts: &'a Texts) -> BTreeSet<Source<'a>> {
+    let rules = proof.hops.iter().filter_map(|hop| hop.rule.as_ref());
+    let quoted = rules.filter_map(|rule| {
+        let file = rule.file.as_deref()?;
+        let (line, text) = source_line(Some(file), rule.line, texts)?;
+        Some(Source { file, line, text })
+    });
+    quoted.collect()
 }
 
 /// Proves.
@@ -66,7 +91,13 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
         not_examined.push("how the node's proxy leads from the Service to its endpoints".to_owned());
     }
     not_examined.dedup();
-    let envelope = Envelope::new("Proof", Answer { shown, others: rest.clone() }, not_examined);
+    let answer = Answer {
+        asked: &question.asked,
+        shown,
+        sources: sources(shown, &input.loaded.texts),
+        others: rest.clone(),
+    };
+    let envelope = Envelope::new("Proof", answer, not_examined);
     let subject = question.asked.to_string();
     let mixed = rest.iter().any(|proof| verdict(proof) != verdict(shown));
     terminal

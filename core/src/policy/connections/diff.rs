@@ -88,6 +88,19 @@ impl Change {
     }
 }
 
+/// All differences in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Summary {
+    /// How many pairs differ.
+    pub pairs: usize,
+    /// Of these, [`Kind::Added`].
+    pub added: usize,
+    /// [`Kind::Removed`].
+    pub removed: usize,
+    /// [`Kind::Changed`].
+    pub changed: usize,
+}
+
 /// All differences.
 #[derive(Debug)]
 pub struct ConnectionsDiff {
@@ -119,6 +132,16 @@ impl ConnectionsDiff {
         self.list.iter().filter(|pair| self.change(pair).kind() == kind).count()
     }
 
+    /// All of them in numbers.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            pairs: self.list.len(),
+            added: self.count(Kind::Added),
+            removed: self.count(Kind::Removed),
+            changed: self.count(Kind::Changed),
+        }
+    }
+
     /// True when something is allowed that was not.
     pub fn gains(&self) -> bool {
         self.list.iter().any(|pair| !self.change(pair).gained().is_empty())
@@ -130,7 +153,7 @@ impl ConnectionsDiff {
     }
 }
 
-/// `{peers, added, removed, changed}`.
+/// `{summary, peers, added, removed, changed}`.
 impl Serialize for ConnectionsDiff {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(serde::Serialize)]
@@ -157,7 +180,8 @@ impl Serialize for ConnectionsDiff {
                 ))
             }
         }
-        let mut answer = serializer.serialize_struct("ConnectionsDiff", 4)?;
+        let mut answer = serializer.serialize_struct("ConnectionsDiff", 5)?;
+        answer.serialize_field("summary", &self.summary())?;
         answer.serialize_field("peers", &self.peers)?;
         answer.serialize_field("added", &Lines(self, Kind::Added))?;
         answer.serialize_field("removed", &Lines(self, Kind::Removed))?;
