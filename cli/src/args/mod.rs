@@ -5,6 +5,7 @@
 pub(crate) mod dns;
 pub(crate) mod dns_lint;
 pub(crate) mod enforce;
+pub(crate) mod findings;
 pub(crate) mod globals;
 pub(crate) mod lab;
 pub(crate) mod packet;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use netlab_core::endpoint_ref::{EndpointRef, PortRef};
-use netlab_core::policy::lint::Suppression;
 
+use super::findings::FindingsArgs;
 use super::lab::ProxyArg;
 use super::packet::{Expected, PacketArgs};
 use super::timeout::parse_timeout;
@@ -105,7 +105,7 @@ pub(crate) enum Policy {
   netlab policy lint -f examples/shop --suppress NL0301=NetworkPolicy/shop/cache
   netlab policy lint -f examples/shop --severity warning --fail-on error -o wide
   netlab policy lint -f examples/shop -o sarif")]
-    Lint(Lint),
+    Lint(FindingsArgs),
     /// Try claims: who may open what to whom, and who may not
     ///
     /// A file of claims is a list below `claims:`, each with `from`, `to`, `port`, `expect: allow` or `deny`, and
@@ -199,32 +199,6 @@ pub(crate) struct Diff {
     /// How to read policies about pods on the host's network, which the API leaves open
     #[arg(long, value_name = "READING", default_value = "pods")]
     pub(crate) host_network: HostNetworkArg,
-}
-
-/// `policy lint`.
-#[derive(Debug, Args)]
-pub(crate) struct Lint {
-    /// Leave one finding out, as in `NL0301=NetworkPolicy/shop/cache` (or `CODE=Kind/NAME`); repeatable. One that
-    /// matches nothing is told
-    #[arg(long, value_name = "CODE=OBJECT")]
-    pub(crate) suppress: Vec<Suppression>,
-    /// Show findings of this level and worse
-    #[arg(long, value_name = "LEVEL", default_value = "note")]
-    pub(crate) severity: Level,
-    /// Which findings make the exit code 1: of this level and worse
-    #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    pub(crate) fail_on: Level,
-}
-
-/// `--severity` and `--fail-on` of lints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    /// Everything
-    Note,
-    /// What is probably not meant
-    Warning,
-    /// Objects that cannot be used, and what does not work at all
-    Error,
 }
 
 /// `--fail-on`.

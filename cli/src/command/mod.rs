@@ -6,6 +6,7 @@ mod completions;
 mod dns;
 mod enforce;
 mod explain;
+mod findings;
 mod lab;
 mod policy;
 mod service;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
+use netlab_core::model::source::Position;
 
 use super::layout::{WIDTH, fit, wrap};
 use super::style::{BAD, POINTER, STRONG, WARNING, paint};
@@ -31,10 +32,7 @@ pub(crate) fn render(finding: &Diagnostic, texts: &Texts) -> String {
             text += &format!("  {}\n", paint(STRONG, &line));
         }
     }
-    let line = finding.position.zip(finding.file.as_ref()).and_then(|(position, file)| {
-        let line = texts.get(file)?.lines().nth(position.line.checked_sub(1)? as usize)?;
-        Some((position, line))
-    });
+    let line = source_line(finding, texts);
     let gutter = line.map_or(1, |(position, _)| position.line.to_string().len());
     let place = place(finding);
     if !place.is_empty() {
@@ -61,6 +59,13 @@ pub(crate) fn render(finding: &Diagnostic, texts: &Texts) -> String {
         }
     }
     text
+}
+
+/// The line that a finding is about.
+pub(crate) fn source_line<'a>(finding: &Diagnostic, texts: &'a Texts) -> Option<(Position, &'a str)> {
+    let (position, file) = finding.position.zip(finding.file.as_ref())?;
+    let line = texts.get(file)?.lines().nth(position.line.checked_sub(1)? as usize)?;
+    Some((position, line))
 }
 
 /// `file:line:column  Kind ns/name path`, whatever of it is known.
@@ -124,7 +129,6 @@ pub(crate) fn count(findings: &[Diagnostic]) -> String {
 #[cfg(test)]
 mod tests {
     use netlab_core::diagnostic::ObjectRef;
-    use netlab_core::model::source::Position;
 
     use super::*;
 

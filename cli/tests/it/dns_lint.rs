@@ -1,9 +1,8 @@
 //! `dns lint`: exactly the findings that `examples/dns/expected-lint.txt` lists, none in `examples/dns/clean`, every form
 //! and the exit code. `NETLAB_BLESS=1 cargo test -p netlab --test it dns_lint` writes the list anew.
 
-use serde_json::Value;
-
-use crate::run::{Run, netlab, netlab_reading, root};
+use crate::findings::{hold, json, lines};
+use crate::run::{Run, netlab, netlab_reading};
 
 const EXPECTED: &str = "examples/dns/expected-lint.txt";
 const OBJECTS: [&str; 6] =
@@ -15,38 +14,10 @@ fn with(arguments: &[&str], more: &[&str]) -> Run {
     netlab(arguments.iter().chain(more))
 }
 
-fn json(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr))
-}
-
-/// One line for each finding, as editors read them.
-fn lines(answer: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let findings = answer["findings"].as_array().expect("a list");
-    let lines = findings.iter().map(|one| {
-        let place = format!("{}:{}:{}", text(&one["file"]), one["line"], one["column"]);
-        let code = format!("{}[{}]", text(&one["severity"]), text(&one["code"]));
-        format!("{place}: {code}: {}", text(&one["message"]))
-    });
-    lines.collect::<Vec<_>>().join("\n") + "\n"
-}
-
 #[test]
 fn the_broken_example_has_exactly_the_expected_findings() {
     let found = [OBJECTS, FILES].map(|arguments| lines(&json(&with(&arguments, &["-o", "json"])))).join("\n");
-    let path = root().join(EXPECTED);
-    if std::env::var("NETLAB_BLESS").is_ok_and(|value| value == "1") {
-        std::fs::write(&path, &found).expect("written");
-    }
-    let expected = std::fs::read_to_string(&path).expect("a list of findings");
-    assert_eq!(
-        found, expected,
-        "if the change is wanted: `NETLAB_BLESS=1 cargo test -p netlab --test it dns_lint`, and read what changed"
-    );
-    assert!(
-        expected.contains("NL0705"),
-        "the mistake that the example is there to show is gone:\n{expected}"
-    );
+    hold(&found, EXPECTED, "dns_lint", "NL0705");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::findings::{hold, json, lines};
 use crate::run::{Run, netlab, netlab_reading, root};
 
 const SHOP: &str = "examples/shop";
@@ -13,35 +14,10 @@ fn lint(more: &[&str]) -> Run {
     netlab(["policy", "lint", "-f", SHOP].iter().chain(more))
 }
 
-fn json(run: &Run) -> Value {
-    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr))
-}
-
-/// One line for each finding, as editors read them.
-fn lines(answer: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let findings = answer["findings"].as_array().expect("a list");
-    let lines = findings.iter().map(|one| {
-        let place = format!("{}:{}:{}", text(&one["file"]), one["line"], one["column"]);
-        let code = format!("{}[{}]", text(&one["severity"]), text(&one["code"]));
-        format!("{place}: {code}: {}", text(&one["message"]))
-    });
-    lines.collect::<Vec<_>>().join("\n") + "\n"
-}
-
 #[test]
 fn the_shop_has_exactly_the_expected_findings() {
     let found = lines(&json(&lint(&["-o", "json"])));
-    let path = root().join(EXPECTED);
-    if std::env::var("NETLAB_BLESS").is_ok_and(|value| value == "1") {
-        std::fs::write(&path, &found).expect("written");
-    }
-    let expected = std::fs::read_to_string(&path).expect("a list of findings");
-    assert_eq!(
-        found, expected,
-        "if the change is wanted: `NETLAB_BLESS=1 cargo test -p netlab --test it lint`, and read what changed"
-    );
-    assert!(expected.contains("NL0301"), "the mistake that the shop is there to show is gone:\n{expected}");
+    hold(&found, EXPECTED, "lint", "NL0301");
 }
 
 #[test]

@@ -4,30 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use netlab_core::diagnostic::Severity;
-use netlab_core::envelope::Envelope;
 use netlab_core::input::Document;
-use netlab_core::policy::lint::suppress;
 use netlab_dnsdiag::lint::{Finding, Inputs, lint};
 use serde::Serialize;
 
 use crate::args::dns_lint::Lint;
-use crate::args::globals::{Format, Globals};
+use crate::args::globals::Globals;
+use crate::command::findings::{Found, tell};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::load::{self, Input};
 use crate::output::diagnostic::Texts;
-use crate::output::lint::{Summary, markdown, table, wide};
-use crate::output::sarif::sarif;
 use crate::output::terminal::Terminal;
 
-/// The answer, for machines.
+/// What was read.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer<'a> {
-    findings: &'a [Finding],
+struct Read {
     examined: Vec<Examined>,
-    suppressed: usize,
-    unused_suppressions: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -70,63 +63,29 @@ pub(crate) fn run(args: &Lint, globals: &Globals, terminal: &Terminal) -> Result
     let unread = |finding: &&Finding| {
         finding.diagnostic.severity == Severity::Error && !finding.diagnostic.code.starts_with("NL07")
     };
-    let errors = load::spoilt(
+    let unusable = load::spoilt(
         &findings.iter().filter(unread).map(|finding| finding.diagnostic.clone()).collect::<Vec<_>>(),
     );
-    let namespace = globals.listed_namespace();
-    findings.retain(|finding| {
-        let of = finding.diagnostic.object.as_ref().and_then(|object| object.namespace.as_deref());
-        finding.diagnostic.severity <= args.severity.severity()
-            && (namespace.is_none() || of.is_none() || of == namespace)
-    });
-    let (suppressed, unused) = suppress(&mut findings, &args.suppress);
-    for suppression in &unused {
-        terminal.note(&format!("note: `--suppress {suppression}` matches no finding: take it away"));
-    }
-    let not_examined = [not_examined, report.not_examined].concat();
-    for text in not_examined.iter().filter(|_| errors == 0) {
-        terminal.note(&format!("note: not examined: {text}"));
-    }
     let read: Vec<String> = report
         .examined
         .iter()
         .map(|(what, count)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }))
         .collect();
     let read = if read.is_empty() { "0 files".to_owned() } else { read.join(", ") };
-    let summary = Summary { findings: &findings, read, suppressed };
     let mut texts: Texts = loaded.texts;
     for Document { name, text } in [corefile, kubelet, node_file].into_iter().flatten() {
         texts.insert(Arc::clone(&name), text);
     }
-    match terminal.format {
-        Format::Md => terminal.whole(&markdown(&summary)),
-        Format::Sarif => terminal.whole(&sarif(&findings, &not_examined)?),
-        Format::Json | Format::Yaml => {
-            let answer = Answer {
-                findings: &findings,
-                examined: report
-                    .examined
-                    .iter()
-                    .map(|(what, count)| Examined { what, count: *count })
-                    .collect(),
-                suppressed,
-                unused_suppressions: unused.iter().map(ToString::to_string).collect(),
-            };
-            terminal.data(&Envelope::new("Findings", answer, not_examined))
-        }
-        _ if terminal.quiet => terminal.text(&format!("{summary}\n")),
-        Format::Wide => terminal.text(&wide(&summary, &texts)),
-        _ => terminal.text(&table(&summary, &texts)),
-    }?;
-    if errors > 0 && !globals.skip_invalid {
-        let failure = load::unusable(errors);
-        terminal.note(&format!("error: {}", failure.what));
-        return Ok(failure.exit);
-    }
-    let fails = findings.iter().any(|finding| finding.diagnostic.severity <= args.fail_on.severity());
-    Ok(match (fails, errors > 0) {
-        (true, _) => Exit::No,
-        (false, true) => Exit::CannotTell,
-        (false, false) => Exit::Yes,
-    })
+    let examined = report.examined.iter();
+    let found = Found {
+        findings,
+        not_examined: [not_examined, report.not_examined].concat(),
+        unusable,
+        read,
+        read_as_data: Read {
+            examined: examined.map(|(what, count)| Examined { what, count: *count }).collect(),
+        },
+        texts: &texts,
+    };
+    tell(found, &args.findings, globals, terminal)
 }
