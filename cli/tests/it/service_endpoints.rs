@@ -99,7 +99,7 @@ spec: {clusterIP: 10.96.0.3, ports: [{port: 80}]}
         assert!(run.stdout.contains(said), "{service} {node}: {}", run.stdout);
     }
     for (arguments, said) in [
-        (["t/her", "--node", "n1"], "did you mean `t/here`?"),
+        (["t/her", "--node", "n1"], "did you mean `svc/t/here`"),
         (["t/here", "--node", "n3"], "did you mean"),
         (["pod/p", "--node", "n1"], "is no Service"),
     ] {
@@ -107,4 +107,19 @@ spec: {clusterIP: 10.96.0.3, ports: [{port: 80}]}
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(run.stderr.contains(said), "{arguments:?}: {}", run.stderr);
     }
+}
+
+#[test]
+fn a_service_that_is_not_there_is_answered_with_those_that_are() {
+    let hint = |name: &str| {
+        let run = netlab(["service", "endpoints", "-f", "examples/service-prediction", name]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+        run.stderr
+    };
+    assert!(hint("web").contains("no Service `default/web` in the input"));
+    for elsewhere in ["web", "other/web"] {
+        assert!(hint(elsewhere).contains("did you mean `svc/mynet/web`"), "{}", hint(elsewhere));
+    }
+    let all = hint("nothing/alike-at-all");
+    assert!(all.contains("there are `mynet/web`, `mynet/web-close`"), "{all}");
 }
