@@ -270,7 +270,22 @@ pub(crate) fn load_classifier(
         name: short_name(name),
         ..ProgLoad::default()
     };
-    call_for_fd(PROG_LOAD, &mut attributes)
+    unbroken(libc::EAGAIN, || call_for_fd(PROG_LOAD, &mut attributes))
+}
+
+/// So often is a call made that signals break off.
+const CALLS: usize = 8;
+
+/// Makes a call again that says no more than that a signal came: the verifier gives up with EAGAIN while one waits for
+/// the thread, and a test run with EINTR (`kernel/bpf/verifier.c`, `net/bpf/test_run.c`); neither is about the program.
+fn unbroken<T>(broken_off: i32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..CALLS {
+        match call() {
+            Err(error) if error.raw_os_error() == Some(broken_off) => {}
+            answer => return answer,
+        }
+    }
+    call()
 }
 
 #[repr(C)]
@@ -525,6 +540,32 @@ pub(crate) fn test_run(
         ctx_in: if context.is_empty() { 0 } else { address(context) },
         ..TestRun::default()
     };
-    call(PROG_TEST_RUN, &mut attributes)?;
+    unbroken(libc::EINTR, || call(PROG_TEST_RUN, &mut attributes))?;
     Ok((attributes.retval.cast_signed(), attributes.duration))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{CALLS, unbroken};
+
+    #[test]
+    fn a_call_that_a_signal_broke_off_is_made_again_and_no_other() {
+        let calls = |answers: &[i32]| {
+            let mut made = 0;
+            let answer = unbroken(libc::EAGAIN, || {
+                made += 1;
+                match answers.get(made - 1).or(answers.last()) {
+                    Some(0) | None => Ok(()),
+                    Some(error) => Err(io::Error::from_raw_os_error(*error)),
+                }
+            });
+            (made, answer.err().and_then(|error| error.raw_os_error()))
+        };
+        assert_eq!(calls(&[0]), (1, None));
+        assert_eq!(calls(&[libc::EAGAIN, libc::EAGAIN, 0]), (3, None));
+        assert_eq!(calls(&[libc::EINVAL]), (1, Some(libc::EINVAL)), "what is said of the program stands");
+        assert_eq!(calls(&[libc::EAGAIN]), (CALLS, Some(libc::EAGAIN)), "and it ends");
+    }
 }

@@ -557,13 +557,14 @@ fn load_program(code: &object::Code) -> Result<Program, LoadError> {
     let fd = match load(&mut []) {
         Ok(fd) => fd,
         Err(source) if source.raw_os_error() == Some(libc::EPERM) => return Err(LoadError::NotAllowed),
-        Err(source) => {
+        Err(_) => {
             // Once more, for the verifier's words.
             let mut log = vec![0; 1 << 24];
-            let again = load(&mut log).err().unwrap_or(source);
-            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-            let text = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
-            return Err(LoadError::Verifier { program: code.name, source: again, log: last_lines(&text) });
+            load(&mut log).map_err(|source| {
+                let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+                let text = String::from_utf8_lossy(log.get(..end).unwrap_or_default()).into_owned();
+                LoadError::Verifier { program: code.name, source, log: last_lines(&text) }
+            })?
         }
     };
     let info = bpf::program_info(fd.as_fd()).map_err(|source| LoadError::Verifier {
