@@ -173,8 +173,8 @@ fn explains_another_input(case: &Path, line: &Value) -> bool {
         (Row::Workload(name), _) => name == text,
         (Row::External(first, last), Some(range)) => {
             let (start, end) = range.split_once('-').expect("a range");
-            let bits = |text: &str| text.parse::<Ipv4Addr>().expect("an address").to_bits();
-            *first <= bits(start) && bits(end) <= *last
+            let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+            *first <= address(start) && address(end) <= *last
         }
         (Row::External(..), None) => false,
     };

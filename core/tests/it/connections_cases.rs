@@ -1,7 +1,7 @@
 //! Connection lists of a peer tool, met exactly: per pair, protocol and port, and per external address.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use netlab_core::diagnostic::Severity;
@@ -21,15 +21,15 @@ const INGRESS_CONTROLLER: &str = "{ingress-controller}";
 pub(crate) enum Side {
     Workload(String),
     /// First and last address.
-    External(u32, u32),
+    External(IpAddr, IpAddr),
 }
 
 impl Side {
     fn read(text: &str) -> Self {
         let Some(range) = text.strip_suffix("[External]") else { return Self::Workload(text.to_owned()) };
         let (first, last) = range.split_once('-').expect("a range");
-        let bits = |text: &str| text.parse::<Ipv4Addr>().expect("an address").to_bits();
-        Self::External(bits(first), bits(last))
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        Self::External(address(first), address(last))
     }
 }
 
@@ -129,12 +129,10 @@ fn add(points: &mut Points, from: String, to: String, allowed: &Allowed) {
 }
 
 /// The expected rows at each of these addresses.
-fn expected_points(rows: &Rows, addresses: &BTreeSet<u32>) -> Points {
+fn expected_points(rows: &Rows, addresses: &BTreeSet<IpAddr>) -> Points {
     let names = |side: &Side| match side {
         Side::Workload(name) => vec![name.clone()],
-        Side::External(first, last) => {
-            addresses.range(first..=last).map(|bits| Ipv4Addr::from_bits(*bits).to_string()).collect()
-        }
+        Side::External(first, last) => addresses.range(first..=last).map(ToString::to_string).collect(),
     };
     let mut points = Points::new();
     for (from, to, allowed) in rows {
@@ -147,16 +145,14 @@ fn expected_points(rows: &Rows, addresses: &BTreeSet<u32>) -> Points {
     points
 }
 
-fn found_points(found: &Connections, addresses: &BTreeSet<u32>) -> Points {
+fn found_points(found: &Connections, addresses: &BTreeSet<IpAddr>) -> Points {
     let names = |position: usize| {
         let peer = &found.peers[position];
         if peer.kind != PeerKind::IpBlock {
             return vec![peer.id.clone()];
         }
-        let inside =
-            |address: &Ipv4Addr| peer.cidrs.iter().any(|cidr| cidr.contains(&std::net::IpAddr::V4(*address)));
-        let addresses = addresses.iter().map(|bits| Ipv4Addr::from_bits(*bits));
-        addresses.filter(inside).map(|address| address.to_string()).collect()
+        let inside = |address: &&IpAddr| peer.cidrs.iter().any(|cidr| cidr.contains(*address));
+        addresses.iter().filter(inside).map(ToString::to_string).collect()
     };
     let mut points = Points::new();
     for connection in &found.list {
@@ -169,21 +165,34 @@ fn found_points(found: &Connections, addresses: &BTreeSet<u32>) -> Points {
     points
 }
 
-/// One address of each piece between the edges of both sides' ranges.
-fn addresses(rows: &Rows, found: &Connections) -> BTreeSet<u32> {
-    let mut starts = BTreeSet::from([0]);
+/// One address of each piece between the edges of both sides' ranges; of IPv6 only where the expected list has some.
+fn addresses(rows: &Rows, found: &Connections) -> BTreeSet<IpAddr> {
+    let after = |address: IpAddr| match address {
+        IpAddr::V4(address) => {
+            address.to_bits().checked_add(1).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)))
+        }
+        IpAddr::V6(address) => {
+            address.to_bits().checked_add(1).map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)))
+        }
+    };
+    let mut starts = BTreeSet::from([IpAddr::V4(Ipv4Addr::UNSPECIFIED)]);
     for side in rows.iter().flat_map(|(from, to, _)| [from, to]) {
         if let Side::External(first, last) = side {
             starts.insert(*first);
-            starts.extend(last.checked_add(1));
+            starts.extend(after(*last));
         }
     }
+    if starts.iter().any(IpAddr::is_ipv6) {
+        starts.insert(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+    }
+    let families = |address: &IpAddr| address.is_ipv4() || starts.iter().any(IpAddr::is_ipv6);
+    let mut edges: Vec<IpAddr> = Vec::new();
     for cidr in found.peers.iter().flat_map(|peer| &peer.cidrs) {
-        if let ipnet::IpNet::V4(cidr) = cidr {
-            starts.insert(cidr.network().to_bits());
-            starts.extend(cidr.broadcast().to_bits().checked_add(1));
-        }
+        edges.push(cidr.network());
+        edges.extend(after(cidr.broadcast()));
     }
+    edges.retain(families);
+    starts.extend(edges);
     starts
 }
 
@@ -198,24 +207,48 @@ fn folders(cases: &Path) -> Vec<(String, PathBuf)> {
     folders
 }
 
+/// The pairs and addresses at which a case differs, and how many were compared.
+fn differing(case: &Path) -> (Vec<String>, usize) {
+    let rows = expected(case);
+    let found = found(case);
+    let addresses = addresses(&rows, &found);
+    let (wanted, found) = (expected_points(&rows, &addresses), found_points(&found, &addresses));
+    let keys: BTreeSet<_> = wanted.keys().chain(found.keys()).collect();
+    let none = Allowed::default();
+    let differing = keys
+        .into_iter()
+        .map(|key| (key, wanted.get(key).unwrap_or(&none), found.get(key).unwrap_or(&none)))
+        .filter(|(_, wanted, found)| wanted != found)
+        .map(|((from, to), wanted, found)| format!("  {from} => {to}: expected {wanted}, found {found}"))
+        .collect();
+    (differing, wanted.len())
+}
+
+#[test]
+fn lists_that_were_worked_out_by_hand_are_met_exactly() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reading");
+    let (mut points, mut wrong) = (0, Vec::new());
+    let mut cases: Vec<PathBuf> =
+        std::fs::read_dir(directory).expect("the cases").map(|entry| entry.expect("a case").path()).collect();
+    cases.sort();
+    for case in &cases {
+        let (differing, compared) = differing(case);
+        points += compared;
+        if !differing.is_empty() {
+            wrong.push(format!("{}:\n{}", case.display(), differing.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cases.len() >= 10 && points > 150, "{} cases, {points} points", cases.len());
+}
+
 #[test]
 fn lists_of_a_peer_tool_are_met_exactly() {
     let Some(cases) = cases() else { return };
     let (mut met, mut points, mut wrong) = (0, 0, Vec::new());
     for (name, case) in folders(&cases) {
-        let rows = expected(&case);
-        let found = found(&case);
-        let addresses = addresses(&rows, &found);
-        let (wanted, found) = (expected_points(&rows, &addresses), found_points(&found, &addresses));
-        points += wanted.len();
-        let keys: BTreeSet<_> = wanted.keys().chain(found.keys()).collect();
-        let none = Allowed::default();
-        let differing: Vec<String> = keys
-            .into_iter()
-            .map(|key| (key, wanted.get(key).unwrap_or(&none), found.get(key).unwrap_or(&none)))
-            .filter(|(_, wanted, found)| wanted != found)
-            .map(|((from, to), wanted, found)| format!("  {from} => {to}: expected {wanted}, found {found}"))
-            .collect();
+        let (differing, compared) = differing(&case);
+        points += compared;
         if differing.is_empty() {
             met += 1;
         } else {
