@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -43,6 +43,6 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     Some(
         hit.fix("read the log of the node's kube-proxy (a failed sync leaves rules out) and restart it")
-            .verify(format!("netlab service trace {}:dns --iptables-save FILE -f cluster/", dns.key)),
+            .verify(command::trace(proxy.file, format_args!("{}:dns", dns.key))),
     )
 }

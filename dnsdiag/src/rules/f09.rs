@@ -3,7 +3,7 @@
 use netlab_core::model::port::Protocol;
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -49,6 +49,6 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .citing([proxy.file])
             .citing(segments.endpoints_tcp.iter().flat_map(|(_, seen)| seen.ids.clone()))
             .fix("read the log of the node's kube-proxy (a failed sync leaves rules out) and restart it")
-            .verify(format!("netlab service trace {}:dns-tcp --iptables-save FILE -f cluster/", dns.key)),
+            .verify(command::trace(proxy.file, format_args!("{}:dns-tcp", dns.key))),
     )
 }

@@ -1,6 +1,6 @@
 //! F10: the node's proxy translates nothing at all.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -40,6 +40,6 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     Some(
         hit.fix("start kube-proxy on the node (or end a half-enabled replacement of it), and read its log")
-            .verify(format!("netlab service trace {}:dns --iptables-save FILE -f cluster/", dns.key)),
+            .verify(command::trace(proxy.file, format_args!("{}:dns", dns.key))),
     )
 }

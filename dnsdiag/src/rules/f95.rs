@@ -6,7 +6,7 @@ use netlab_core::model::cluster::ObjectKey;
 use netlab_core::model::service::Service;
 use netlab_plugin::evidence::{Outcome, Probe, Transport};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::Hint;
 use crate::view::{PolicyVerdict, View, row_ids};
@@ -125,7 +125,7 @@ fn of_service(view: &View<'_>, hit: Hit, key: &ObjectKey, service: &Service, pro
             .because(crate::view::cite(proxy.file, fault))
             .citing([proxy.file])
             .fix("restart kube-proxy on the node, and read its log")
-            .verify(format!("netlab service trace {key} --iptables-save FILE -f cluster/"));
+            .verify(command::trace(proxy.file, key));
     }
     hit.because("policies and the proxy's rules let it through, as far as they were recorded")
         .fix(format!("look at the pods behind {key}: do they listen, on all addresses, at the target port?"))
