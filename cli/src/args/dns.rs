@@ -96,6 +96,9 @@ pub(crate) struct Diagnose {
     /// The container's resolver, as in `glibc:2.36` or `musl:1.2.5`; told from the process when it can be
     #[arg(long, value_name = "LIBC", conflicts_with = "bundle")]
     pub(crate) libc: Option<String>,
+    /// Try a connection, too: to this TCP port of what the names resolve to; nothing is sent on it
+    #[arg(long, value_name = "PORT", conflicts_with = "bundle", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) connect: Option<u16>,
     /// Write what was gathered as a bundle, into a directory that is empty or not there
     #[arg(long, value_name = "DIR", conflicts_with = "bundle")]
     pub(crate) record: Option<PathBuf>,

@@ -199,7 +199,10 @@ impl Inside {
 
     fn remake(&self, lab: &Lab, state: &mut State) -> Result<(), String> {
         let derived = state.derive(lab)?;
-        self.make(lab, state, derived, self.enforcer.is_on())
+        self.make(lab, state, derived, self.enforcer.is_on())?;
+        // What they wrote before tells of another lab.
+        state.dns.clear_log();
+        Ok(())
     }
 }
 
@@ -225,6 +228,13 @@ impl Handler for Inside {
             }
             operation::MANIFESTS => Ok(json!(self.state().derive(lab)?.manifests)),
             operation::NAMES => Ok(json!(self.state().derive(lab)?.naming)),
+            operation::LOG => {
+                let state = self.state();
+                let naming = state.derive(lab)?.naming;
+                let wrote = naming.map(|naming| naming.wrote).unwrap_or_default();
+                let wrote: String = wrote.into_iter().map(|line| line + "\n").collect();
+                Ok(json!(wrote + &state.dns.log()))
+            }
             operation::BREAK => {
                 let order = serde_json::from_value(parameters.clone()).map_err(json)?;
                 Ok(json!(self.break_it(lab, &order)?))

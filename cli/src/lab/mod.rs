@@ -21,6 +21,8 @@ pub(crate) mod operation {
     pub(crate) const MANIFESTS: &str = "manifests";
     /// How names are made: [`super::names::Naming`] out; null without DNS.
     pub(crate) const NAMES: &str = "names";
+    /// What the DNS servers have written, a text out.
+    pub(crate) const LOG: &str = "dns.log";
     /// Put a fault in: [`super::ToBreak`] in, a `Broken` out.
     pub(crate) const BREAK: &str = "fault.break";
     /// Take faults out: their names in, none for all; those that were taken out, out.

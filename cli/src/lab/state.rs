@@ -117,7 +117,16 @@ fn rename(naming: &mut Naming, change: &Change) {
             if let Some(file) = &kubelet.host_file {
                 naming.host_file.clone_from(file);
             }
+            if kubelet.changed.is_some() {
+                naming.changed.clone_from(&kubelet.changed);
+            }
         }
+        Change::Corefile(more) => {
+            naming.corefile.plugins += &more.plugins;
+            naming.corefile.forward += &more.forward;
+            naming.corefile.blocks += &more.blocks;
+        }
+        Change::Wrote(lines) => naming.wrote.extend(lines.iter().cloned()),
         Change::Above(addresses) => naming.above.clone_from(addresses),
         Change::Listen { at, port, udp, tcp } => {
             for server in naming.servers.iter_mut().filter(|server| server.place == *at) {

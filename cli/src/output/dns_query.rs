@@ -12,7 +12,7 @@ use super::layout::{WIDTH, wrap};
 pub(crate) fn render(probe: &Probe, seen: &Observation) -> String {
     let over = match probe.transport {
         Transport::Udp | Transport::UdpFromAny => "UDP",
-        Transport::Tcp => "TCP",
+        Transport::Tcp | Transport::Connect => "TCP",
     };
     let took = format!("{:.1} ms", Duration(seen.microseconds).milliseconds());
     let asked = format!("{} {}", probe.name, probe.record);
@@ -26,6 +26,7 @@ pub(crate) fn render(probe: &Probe, seen: &Observation) -> String {
         }
         Outcome::Unsent { errno } => format!("{errno}  {asked}: not sent to {server} over {over}\n"),
         Outcome::Refused { errno } => format!("{errno}  {asked}: {server} over {over}, after {took}\n"),
+        Outcome::Connected => format!("CONNECTED  {server} over {over} in {took}\n"),
         Outcome::Closed => {
             format!("CLOSED  {asked}: {server} took the connection and closed it, after {took}\n")
         }

@@ -28,6 +28,14 @@ pub fn nft_ruleset(netns: &Netns) -> Result<String, NodeError> {
     run(netns, &["nft", "-j", "list", "ruleset"])
 }
 
+/// The same for people, as `nft list ruleset` prints them.
+///
+/// # Errors
+/// When the tool is missing or fails, with what it said.
+pub fn nft_text(netns: &Netns) -> Result<String, NodeError> {
+    run(netns, &["nft", "list", "ruleset"])
+}
+
 /// One table of nftables, as `nft -j list table` prints it; `None` when there is none of that name.
 ///
 /// # Errors

@@ -54,6 +54,8 @@ pub const POD_NSSWITCH: &str = "pod/nsswitch.conf";
 pub const POD_IPTABLES: &str = "pod/iptables-save";
 /// Addresses and routes in the pod's network namespace.
 pub const POD_ROUTES: &str = "pod/routes";
+/// The rules of nftables in the pod's network namespace.
+pub const POD_NFT: &str = "pod/nft";
 /// UDP sockets of the pod's network namespace.
 pub const POD_SOCKETS: &str = "pod/sockets";
 /// The configuration of the kubelet of the pod's node.
@@ -108,6 +110,7 @@ pub const FILES: &[File] = &[
     row(POD_HOSTS, Format::Text, true, "cat /etc/hosts in the container"),
     row(POD_NSSWITCH, Format::Text, true, "cat /etc/nsswitch.conf in the container (glibc)"),
     row(POD_IPTABLES, Format::Text, false, "iptables-save in the pod's network namespace"),
+    row(POD_NFT, Format::Text, false, "nft list ruleset in the pod's network namespace"),
     row(POD_ROUTES, Format::Text, false, "ip addr and ip route in the pod's network namespace"),
     row(POD_SOCKETS, Format::Text, false, "cat /proc/net/udp /proc/net/udp6 in the pod's network namespace"),
     row(

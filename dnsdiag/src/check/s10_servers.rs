@@ -19,7 +19,7 @@ pub(super) const STEP: Step = Step {
 fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     let containers = view.dns_containers();
     let log = view.dns_log();
-    if containers.is_empty() && log.is_empty() {
+    if containers.is_empty() && log.is_empty() && !view.knows(layout::DNS_LOG) {
         return view
             .dns_service()
             .is_some()
@@ -39,7 +39,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         .chain(log.iter().filter(|line| !telling(line.class)))
         .collect();
     // What a log tells may be over: at every start the servers wait for the API, and now and then an upstream is late.
-    let failing = view.rows(&Ask::default()).iter().any(|(_, probe)| {
+    let failing = view.rows(&Ask::from_pod()).iter().any(|(_, probe)| {
         !probe.all_answered()
             || matches!(probe.result, Outcome::Servfail | Outcome::Refused | Outcome::Formerr)
     });
@@ -70,7 +70,11 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             1 => "1 restart".to_owned(),
             more => format!("{more} restarts"),
         };
-        CheckOutcome::ok(format!("{} DNS containers ready, {line}", containers.len())).citing([layout::PODS])
+        let state = match containers.len() {
+            0 => "nothing in their log".to_owned(),
+            ready => format!("{ready} DNS containers ready, {line}"),
+        };
+        CheckOutcome::ok(state).citing([layout::PODS])
     } else {
         CheckOutcome::fault(faults.join("; ")).citing(cited)
     };

@@ -79,6 +79,7 @@ impl Files for LocalFiles {
             layout::POD_HOSTS => self.pod_file("hosts"),
             layout::POD_NSSWITCH => self.pod_file("nsswitch.conf"),
             layout::POD_IPTABLES => self.in_pod(|netns| dump::iptables_save(netns, self.family())),
+            layout::POD_NFT => self.in_pod(dump::nft_text),
             layout::POD_ROUTES => self.in_pod(dump::addresses),
             layout::POD_SOCKETS => self.in_pod(dump::udp_sockets),
             layout::NODE_ADDRESSES => self.on_node(dump::addresses),

@@ -1,14 +1,17 @@
 //! Gathering: fills the evidence bag of a pod from where it stands.
 //!
 //! Invariant: what could not be looked at stays out of the bag, and is told in words; nothing is put in its place. Files come
-//! first, because they say whom to ask; then the questions, all at once; then the silent ones again, with more patience.
+//! first, because they say whom to ask; then the questions, all at once; then what the answers leave open: what was silent
+//! again, with more patience, what was cut over TCP, and whether a connection comes about.
 //! Nothing is changed: no conntrack entry is flushed, no rule touched. The seams are [`Files`] and [`Prober`]: a live cluster
 //! answers the same two traits.
 
+mod follow;
 mod local;
 mod manifests;
 mod questions;
 mod rounds;
+mod row;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,6 +75,8 @@ pub struct Budget {
     pub patience: Duration,
     /// How long the second round waits for what was silent: a dead neighbour is told after 3.1 s.
     pub last_patience: Duration,
+    /// The port to which a connection is tried at the addresses that the names resolve to; nothing is sent on it.
+    pub connect: Option<u16>,
 }
 
 impl Default for Budget {
@@ -80,12 +85,18 @@ impl Default for Budget {
             questions: 50,
             patience: Duration::from_millis(1_800),
             last_patience: Duration::from_millis(3_600),
+            connect: None,
         }
     }
 }
 
-/// What the questions leave behind in the kernel is read after them, with the sockets that it may belong to.
-const AFTER_THE_QUESTIONS: [&str; 2] = [layout::NODE_CONNTRACK, layout::POD_SOCKETS];
+/// The record type of a row that is no question but a connection to what DNS gave.
+const CONNECT: &str = "connect";
+
+/// What the questions leave behind is read after them: in the kernel, with the sockets that it may belong to, and in the servers'
+/// log.
+const AFTER_THE_QUESTIONS: [&str; 4] =
+    [layout::NODE_CONNTRACK, layout::POD_SOCKETS, layout::DNS_LOG, layout::DNS_METRICS];
 
 /// What was gathered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,7 +143,7 @@ pub fn gather(
         questions(&view, &prober.positions(), budget, random)
     };
     gathered.not_examined.extend(left_out);
-    let answered = rounds::ask(&asked, prober, budget, random, stop);
+    let answered = rounds::ask(asked, prober, budget, random, stop);
     for id in AFTER_THE_QUESTIONS {
         read(id, &mut evidence.facts);
     }

@@ -9,15 +9,22 @@ use std::net::{IpAddr, SocketAddr};
 use netlab_plugin::evidence::{Position, Transport};
 
 use super::Budget;
+use super::follow::EDNS;
 use crate::answers::{Answer, Answers};
 use crate::resolv_conf::Dialect;
 use crate::resolver::{Family, Libc, Lookup, plan};
-use crate::view::View;
+use crate::view::{View, is_below};
 
 /// Endpoints that are asked at most, for each address family: the first of those that are ready.
 const ENDPOINTS: usize = 6;
 /// Names of the application that are asked at most.
 const NAMES: usize = 4;
+/// Of those, names outside the cluster for which the servers outside are looked at.
+const NAMES_OUTSIDE: usize = 2;
+/// How often a name outside is asked for: limits and servers that differ show only then.
+const AGAIN: u32 = 6;
+/// Servers outside that are asked at most, for each name.
+const UPSTREAMS: usize = 3;
 
 /// A question to be asked, once or several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +85,10 @@ pub fn questions(
     for endpoint in few(endpoints(tcp)) {
         plan.ask(Position::Pod, endpoint, tcp, &known, "A", 1);
     }
+    // An OPT record with a small answer: where this comes through, it is the size that matters.
+    if let Some(server) = servers.first() {
+        plan.ask_with_edns(*server, &known);
+    }
     let names = names(view, &mut left_out);
     // Only the first server: a libc asks the next one only when the first fails, and then the rows above tell.
     if let Some(server) = servers.first() {
@@ -90,10 +101,15 @@ pub fn questions(
         plan.ask(Position::Pod, *server, udp, &nobody, "A", 1);
         plan.ask(Position::Pod, *server, udp, &format!("dns-version.{domain}."), "TXT", 1);
     }
+    if let Some(server) = servers.first() {
+        outside(view, &mut plan, *server, &domain, &nobody);
+    }
     for endpoint in &asked {
         plan.ask(Position::DnsPod, *endpoint, udp, &known, "A", 1);
-        for name in names.iter().take(1) {
-            plan.ask(Position::Pod, *endpoint, udp, name, "A", 1);
+        // What is meant, not the first that is tried: that is seldom the one that should be there.
+        if let Some(name) = view.target.names.first() {
+            let full = format!("{}.", view.intended(name).trim_end_matches('.'));
+            plan.ask(Position::Pod, *endpoint, udp, &full, "A", 1);
         }
     }
     for server in &servers {
@@ -102,12 +118,50 @@ pub fn questions(
     (within(plan.asked, budget, &mut left_out), left_out)
 }
 
+/// What tells of servers outside: the names of theirs that are asked for, again and again, from the pod and at those servers
+/// themselves; and names that nobody has below search domains of theirs.
+fn outside(view: &View<'_>, plan: &mut Plan<'_>, server: SocketAddr, domain: &str, nobody: &str) {
+    let udp = Transport::Udp;
+    let wanted =
+        view.target.names.iter().map(|name| format!("{}.", view.intended(name).trim_end_matches('.')));
+    let names: Vec<String> = wanted.filter(|name| !is_below(name, domain)).take(NAMES_OUTSIDE).collect();
+    for name in &names {
+        plan.ask(Position::Pod, server, udp, name, "A", AGAIN);
+    }
+    let label = nobody.split('.').next().unwrap_or_default();
+    let suffixes = view.conf().map(|conf| conf.search).unwrap_or_default();
+    let foreign = suffixes.iter().map(|suffix| suffix.trim_end_matches('.'));
+    for suffix in foreign.filter(|suffix| !suffix.is_empty() && !is_below(suffix, domain)).take(NAMES_OUTSIDE)
+    {
+        plan.ask(Position::Pod, server, udp, &format!("{label}.{suffix}."), "A", 1);
+    }
+    for name in &names {
+        for upstream in view.upstreams_of(name).into_iter().take(UPSTREAMS) {
+            plan.ask(Position::Node, upstream, udp, name, "A", 1);
+        }
+    }
+}
+
 struct Plan<'p> {
     asked: Vec<Question>,
     positions: &'p [Position],
 }
 
 impl Plan<'_> {
+    fn ask_with_edns(&mut self, server: SocketAddr, name: &str) {
+        if self.positions.contains(&Position::Pod) {
+            self.asked.push(Question {
+                from: Position::Pod,
+                server,
+                transport: Transport::Udp,
+                edns: Some(EDNS),
+                name: name.to_owned(),
+                record: "A",
+                times: 1,
+            });
+        }
+    }
+
     /// From where nobody can ask nothing is asked: that the position is missing is told once, by whoever asks.
     fn ask(
         &mut self,
@@ -121,8 +175,10 @@ impl Plan<'_> {
         if self.positions.contains(&from) {
             let name = name.to_owned();
             let question = Question { from, server, transport, edns: None, name, record, times };
-            if !self.asked.contains(&question) {
-                self.asked.push(question);
+            let same = |one: &&mut Question| Question { times, ..(**one).clone() } == question;
+            match self.asked.iter_mut().find(same) {
+                Some(known) => known.times = known.times.max(times),
+                None => self.asked.push(question),
             }
         }
     }

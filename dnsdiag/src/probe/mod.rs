@@ -28,6 +28,8 @@ pub enum Transport {
     UdpFromAny,
     /// A TCP connection for this question alone.
     Tcp,
+    /// A TCP connection on which nothing is asked: what an application does with the address that it got.
+    Connect,
 }
 
 /// A question, and how to ask it.
@@ -92,6 +94,8 @@ pub enum Outcome {
         /// The error's name (`ECONNREFUSED`, `EHOSTUNREACH`).
         errno: String,
     },
+    /// The TCP connection was made, and nothing was to be asked.
+    Connected,
     /// The TCP connection was made, and closed or reset before a whole answer had come.
     Closed,
     /// What came back is no answer to the question.
@@ -135,11 +139,14 @@ impl Probe {
     /// # Errors
     /// Only what cannot be put into a message; nothing has been sent then.
     pub fn send(&self) -> Result<Observation, QuestionError> {
+        if self.transport == Transport::Connect {
+            return Ok(tcp::connect_only(self));
+        }
         let query = message::query(self)?;
         Ok(match self.transport {
             Transport::Udp => udp::connected(self, &query),
             Transport::UdpFromAny => udp::from_any(self, &query),
-            Transport::Tcp => tcp::ask(self, &query),
+            Transport::Tcp | Transport::Connect => tcp::ask(self, &query),
         })
     }
 

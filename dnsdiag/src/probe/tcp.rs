@@ -18,12 +18,21 @@ use super::message::{Reading, read};
 use super::{Observation, Outcome, Probe, errno};
 
 pub(super) fn ask(probe: &Probe, query: &[u8]) -> Observation {
+    over(probe, |stream| exchange(probe, stream, query))
+}
+
+/// Connects and closes again.
+pub(super) fn connect_only(probe: &Probe) -> Observation {
+    over(probe, |_| Outcome::Connected)
+}
+
+fn over(probe: &Probe, then: impl FnOnce(&mut TcpStream) -> Outcome) -> Observation {
     let start = Instant::now();
     let (local, outcome) = match open(probe) {
         Err(Unopened::Unsent(error)) => (None, Outcome::Unsent { errno: errno(&error) }),
         Err(Unopened::Refused(error)) => (None, Outcome::Refused { errno: errno(&error) }),
         Err(Unopened::Silent) => (None, Outcome::Silent),
-        Ok(mut stream) => (stream.local_addr().ok(), exchange(probe, &mut stream, query)),
+        Ok(mut stream) => (stream.local_addr().ok(), then(&mut stream)),
     };
     let answered = matches!(outcome, Outcome::Answered { .. } | Outcome::Garbled { .. });
     Observation {

@@ -45,6 +45,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let line = log.lines().position(|line| {
         line.contains(&written)
             && line.contains(" IN ")
+            && line.contains(" udp ")
             && (line.contains("NOERROR") || line.contains("NXDOMAIN"))
     })?;
     // A policy that knew no connections would have to admit the servers to the pod as if they opened one.

@@ -1,10 +1,10 @@
 //! F21: every answer is slow, those from the servers' own memory too: the DNS pods are overloaded.
 
-use netlab_plugin::evidence::Outcome;
+use netlab_plugin::evidence::{Outcome, Position};
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, View, is_canary};
+use crate::view::{Ask, View, is_canary, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F21",
@@ -36,6 +36,18 @@ fn test(view: &View<'_>) -> Option<Hit> {
             }
         }
     }
+    // In the DNS pod's own namespace there is no network to be slow.
+    let own: Vec<_> = view
+        .rows(&Ask { from: Some(Position::DnsPod), ..Ask::default() })
+        .into_iter()
+        .filter(|(_, probe)| is_canary(&probe.name) && probe.all_answered())
+        .collect();
+    let own_slow: Vec<_> =
+        own.iter().copied().filter(|(_, probe)| probe.ms.is_some_and(|ms| ms >= SLOW)).collect();
+    if !own_slow.is_empty() && own_slow.len() == own.len() {
+        let ms = own_slow.iter().filter_map(|(_, probe)| probe.ms).fold(0.0, f64::max);
+        signs.push(format!("asked from their own namespaces they take up to {ms:.0} ms: it is no network"));
+    }
     let sign = signs.first()?;
     let slowest = slow.iter().filter_map(|(_, probe)| probe.ms).fold(0.0, f64::max);
     let hit = Hit::medium("the DNS pods answer slowly: they are overloaded")
@@ -46,6 +58,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         ))
         .because(sign.clone())
         .citing(slow.iter().map(|(id, _)| (*id).to_owned()))
+        .citing(row_ids(&own_slow))
         .citing([layout::COUNTERS])
         .fix("more DNS pods or CPU, a cache on each node, and fewer questions (ndots, trailing dots)")
         .verify("kubectl -n kube-system top pods -l k8s-app=kube-dns");

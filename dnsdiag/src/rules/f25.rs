@@ -1,12 +1,13 @@
 //! F25: several upstreams that do not know the same names; `CoreDNS` picks one at random.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use netlab_plugin::evidence::Outcome;
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{View, ids};
+use crate::view::{Ask, Forward, View, ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F25",
@@ -36,9 +37,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
             _ => {}
         }
     }
-    let ((name, _), (good, bad)) =
-        by_name.into_iter().find(|(_, (good, bad))| !good.is_empty() && !bad.is_empty())?;
     let forward = view.forwards().into_iter().find(|forward| forward.from == ".")?;
+    let by_turns = by_name.into_iter().find(|(_, (good, bad))| !good.is_empty() && !bad.is_empty());
+    let Some(((name, _), (good, bad))) = by_turns else { return asked_themselves(view, &forward) };
     let hit = Hit::high("the upstreams do not know the same names")
         .because(format!("{name} is answered and denied by turns ({} and {} rows)", good.len(), bad.len()))
         .because(format!(
@@ -54,4 +55,46 @@ fn test(view: &View<'_>) -> Option<Hit> {
         )
         .verify("netlab dns lint --corefile dns/Corefile");
     Some(hit)
+}
+
+/// The upstreams, asked for the same name from the pod's node, contradict each other: what a cache in the DNS pods may hide.
+fn asked_themselves(view: &View<'_>, forward: &Forward) -> Option<Hit> {
+    for name in &view.target.names {
+        let full = view.intended(name);
+        let upstreams = view.upstreams_of(&full);
+        let (mut known, mut denied) = (Vec::new(), Vec::new());
+        for (id, probe) in view.rows(&Ask::from_node()) {
+            let same = probe.name.trim_end_matches('.').eq_ignore_ascii_case(full.trim_end_matches('.'));
+            if !same || !upstreams.contains(&SocketAddr::new(probe.server, probe.port)) {
+                continue;
+            }
+            match probe.result {
+                Outcome::Noerror if !probe.answers.is_empty() => known.push((id, probe.server)),
+                Outcome::Nxdomain => denied.push((id, probe.server)),
+                _ => {}
+            }
+        }
+        let (Some((_, knows)), Some((_, denies))) = (known.first(), denied.first()) else { continue };
+        let denies_now =
+            view.questions(&full).into_iter().any(|(_, probe)| probe.result == Outcome::Nxdomain);
+        let hit = if denies_now {
+            Hit::high("the upstreams do not know the same names")
+        } else {
+            Hit::medium("the upstreams do not know the same names")
+        };
+        return Some(
+            hit.because(format!("{full}: {knows} has it, {denies} says that there is no such name"))
+                .because(format!(
+                    "{}:{}: forward . {}: one is picked at random, and a denial is final",
+                    layout::COREFILE,
+                    forward.line,
+                    forward.to.join(" ")
+                ))
+                .citing(ids(known.iter().chain(&denied).map(|(id, _)| *id)))
+                .citing([layout::COREFILE])
+                .fix("give the private zone a server block of its own with `forward ZONE` to the server that knows it")
+                .verify("netlab dns lint --corefile dns/Corefile"),
+        );
+    }
+    None
 }

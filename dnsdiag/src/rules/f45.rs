@@ -24,7 +24,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         })
     })?;
     let segments = view.segments();
-    if segments.vip_udp.reach.fails() {
+    // Where other questions are lost too, it is not their type.
+    if segments.vip_udp.reach.fails() || view.lost_but("AAAA") {
         return None;
     }
     let effect = match view.libc() {

@@ -25,7 +25,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         })
     })?;
     let segments = view.segments();
-    if segments.vip_udp.reach.fails() {
+    // Where other questions are lost too, it is not their type.
+    if segments.vip_udp.reach.fails() || view.lost_but("A") {
         return None;
     }
     let hit = Hit::high(format!("A of {} is never answered", found.name))

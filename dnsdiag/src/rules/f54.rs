@@ -1,6 +1,6 @@
 //! F54: an upstream sends more than was offered, or without the flag that says so: what comes cannot be read.
 
-use netlab_plugin::evidence::{Outcome, Probe};
+use netlab_plugin::evidence::{Flag, Outcome, Probe, Transport};
 
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
@@ -22,7 +22,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let outside: Vec<_> = rows.into_iter().filter(|(_, probe)| !is_below(&probe.name, &domain)).collect();
     let logged = view.logged(LogClass::Overflow);
     let bad = |probe: &Probe| {
-        let told = probe.result == Outcome::Malformed;
+        let told = probe.result == Outcome::Malformed || is_too_long(probe);
         let failed = matches!(probe.result, Outcome::Servfail | Outcome::Formerr)
             && logged.as_ref().is_some_and(|line| {
                 line.text.to_ascii_lowercase().contains(&*probe.name.to_ascii_lowercase())
@@ -44,8 +44,14 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if fine.is_empty() {
         return None;
     }
+    let what = match first.bytes {
+        Some(bytes) if is_too_long(first) => {
+            format!("{bytes} bytes over UDP and no word of TCP, where {} were offered", offered(first))
+        }
+        _ => first.result.as_str().to_owned(),
+    };
     let mut hit = Hit::high("an upstream sends answers that cannot be read".to_owned())
-        .because(format!("{} {}: {}", first.name, first.qtype, first.result.as_str()))
+        .because(format!("{} {}: {what}", first.name, first.qtype))
         .because("other names outside, or the same over TCP, are answered")
         .citing(row_ids(&hurt))
         .citing(row_ids(&fine));
@@ -53,7 +59,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         hit = hit
             .because(format!("{}:{}: {}", layout::DNS_LOG, line.line, line.text.trim()))
             .citing([layout::DNS_LOG]);
-    } else {
+    } else if !is_too_long(first) {
         hit.confidence = super::Confidence::Medium;
     }
     Some(
@@ -61,4 +67,17 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .fix("or forward to another upstream: this one ignores the size that it is offered")
             .verify(command::query(view, &first.name, first.server, "--edns 1232")),
     )
+}
+
+/// What the asker takes over UDP: 512 bytes (RFC 1035 section 4.2.1), or what it offered (RFC 6891 section 6.2.3).
+fn offered(probe: &Probe) -> u32 {
+    probe.edns.map_or(512, |size| u32::from(size).max(512))
+}
+
+/// More than that without TC: a resolver with a buffer of that size cannot read it.
+fn is_too_long(probe: &Probe) -> bool {
+    probe.transport == Transport::Udp
+        && probe.result == Outcome::Noerror
+        && !probe.has(Flag::Tc)
+        && probe.bytes.is_some_and(|bytes| bytes > offered(probe))
 }

@@ -6,7 +6,7 @@ use netlab_plugin::evidence::{Outcome, Transport};
 
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
-use crate::view::{Ask, View, row_ids};
+use crate::view::{Ask, LogClass, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F68",
@@ -92,21 +92,42 @@ fn of_dns_pod(view: &View<'_>, what: &str, node: &str) -> Option<Hit> {
         .filter(|(_, probe)| !fails(probe))
         .collect();
     let canary = view.canary(&Ask::default().to([here.address]));
-    if fine.is_empty() || canary.answered == 0 {
+    // Its log may say that it asked its own loopback, which holds on every node with such a file.
+    let said = view.dns_log().into_iter().find(|line| {
+        line.class == LogClass::UpstreamRefused
+            && host_loopbacks(view).iter().any(|stub| line.text.contains(&format!("->{stub}:53")))
+    });
+    if (fine.is_empty() && said.is_none()) || canary.answered == 0 {
         return None;
     }
     let pod = here.pod.clone().unwrap_or_else(|| here.address.to_string());
+    let mut hit = Hit::high(format!("{node}'s resolv.conf is of no use to {pod}"))
+        .because(format!("{} {what}; {pod} forwards to what it names", layout::NODE_RESOLV_CONF))
+        .citing([layout::NODE_RESOLV_CONF, layout::COREFILE]);
+    if !fine.is_empty() {
+        hit = hit.because(format!("names outside fail at {pod} and resolve at DNS pods of other nodes"));
+    }
+    if let Some(line) = said {
+        hit = hit
+            .because(format!("{}:{}: {}", layout::DNS_LOG, line.line, line.text.trim()))
+            .citing([layout::DNS_LOG]);
+    }
     Some(mend(
         view,
         node,
-        Hit::high(format!("{node}'s resolv.conf is of no use to {pod}"))
-            .because(format!("{} {what}; {pod} forwards to what it names", layout::NODE_RESOLV_CONF))
-            .because(format!("names outside fail at {pod} and resolve at DNS pods of other nodes"))
-            .citing([layout::NODE_RESOLV_CONF, layout::COREFILE])
-            .citing(row_ids(&failing))
-            .citing(row_ids(&fine))
-            .verify(command::query(view, "example.com.", here.address, "")),
+        hit.citing(row_ids(&failing)).citing(row_ids(&fine)).verify(command::query(
+            view,
+            "example.com.",
+            here.address,
+            "",
+        )),
     ))
+}
+
+/// The loopback addresses that the node's file names.
+fn host_loopbacks(view: &View<'_>) -> Vec<IpAddr> {
+    let lines = view.host_file().unwrap_or_default().nameservers;
+    lines.iter().filter_map(|line| line.value.parse::<IpAddr>().ok()).filter(IpAddr::is_loopback).collect()
 }
 
 fn mend(view: &View<'_>, node: &str, hit: Hit) -> Hit {

@@ -6,7 +6,7 @@ use netlab_plugin::evidence::{Outcome, Probe};
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, View, row_ids};
+use crate::view::{Ask, Reach, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F77",
@@ -29,13 +29,10 @@ pub(super) const RULE: Rule = Rule {
 const PORT: &str = "15053";
 
 fn test(view: &View<'_>) -> Option<Hit> {
-    let text = view.text(layout::POD_IPTABLES)?;
-    let (number, rule) = text.lines().enumerate().find(|(_, line)| {
-        line.starts_with("-A")
-            && line.contains("--dport 53")
-            && line.contains("REDIRECT")
-            && line.contains(PORT)
-    })?;
+    let Capture { file, line: number, rule } = capture(view)?;
+    if let Some(hit) = nobody_there(view, file, number, rule) {
+        return Some(hit);
+    }
     for wanted in view.wanted() {
         let right = wanted.addresses();
         let rows = view.questions(&wanted.full);
@@ -71,7 +68,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         };
         return Some(
             Hit::high(format!("the sidecar answers `{}`: {told}", wanted.name))
-                .because(format!("{}:{}: {}", layout::POD_IPTABLES, number + 1, rule.trim()))
+                .because(format!("{file}:{number}: {rule}"))
                 .because(format!(
                     "the cluster's DNS says {}",
                     direct.first().map_or(String::new(), |(_, probe)| match probe.result {
@@ -79,7 +76,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
                         other => other.as_str().to_owned(),
                     })
                 ))
-                .citing([layout::POD_IPTABLES])
+                .citing([file])
                 .citing(row_ids(&wrongs))
                 .citing(row_ids(&direct))
                 .fix("turn DNS capture off for the pod (proxyMetadata ISTIO_META_DNS_CAPTURE: \"false\"), or mend the ServiceEntry or the Sidecar that hides the host")
@@ -87,6 +84,53 @@ fn test(view: &View<'_>) -> Option<Hit> {
         );
     }
     None
+}
+
+/// The rule that sends questions of the pod to a sidecar.
+struct Capture<'e> {
+    file: &'static str,
+    line: usize,
+    rule: &'e str,
+}
+
+fn capture<'e>(view: &View<'e>) -> Option<Capture<'e>> {
+    let iptables = |line: &str| {
+        line.starts_with("-A")
+            && line.contains("--dport 53")
+            && line.contains("REDIRECT")
+            && line.contains(PORT)
+    };
+    let nft = |line: &str| line.contains("dport 53 ") && line.contains(&format!("redirect to :{PORT}"));
+    let find = |file: &'static str, is_it: &dyn Fn(&str) -> bool| {
+        let mut lines = view.text(file)?.lines().enumerate();
+        lines.find(|(_, line)| is_it(line)).map(|(number, rule)| Capture {
+            file,
+            line: number + 1,
+            rule: rule.trim(),
+        })
+    };
+    find(layout::POD_IPTABLES, &iptables).or_else(|| find(layout::POD_NFT, &nft))
+}
+
+/// Everything that the pod asks is refused, whomever it asks, and the node gets answers from the same servers.
+fn nobody_there(view: &View<'_>, file: &'static str, line: usize, rule: &str) -> Option<Hit> {
+    let segments = view.segments();
+    let refused = segments.vip_udp.reach == Reach::Refused
+        && segments
+            .endpoints_udp
+            .iter()
+            .all(|(_, seen)| matches!(seen.reach, Reach::Refused | Reach::NotAsked));
+    let (_, works) = segments.node_udp.iter().find(|(_, seen)| seen.reach.answers())?;
+    refused.then(|| {
+        Hit::high("a sidecar takes the pod's questions and does not run")
+            .because(format!("{file}:{line}: {rule}"))
+            .because("whomever the pod asks, it is refused at once; its node gets answers from the same servers")
+            .citing([file])
+            .citing(segments.udp_ids())
+            .citing(works.ids.clone())
+            .fix("see why the sidecar's container does not run, or turn DNS capture off for the pod (proxyMetadata ISTIO_META_DNS_CAPTURE: \"false\")")
+            .verify(format!("kubectl -n {} get pod {}", view.target.namespace, view.target.pod))
+    })
 }
 
 /// 240.240.0.0/16, from which `ServiceEntry` hosts without addresses get theirs.

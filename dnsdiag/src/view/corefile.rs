@@ -112,6 +112,27 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// The servers to which the Corefile forwards this name, but for those that only the DNS pods themselves can reach.
+    #[must_use]
+    pub fn upstreams_of(&self, name: &str) -> Vec<SocketAddr> {
+        let Some((block, _)) = self.block_of(name) else { return Vec::new() };
+        let mut found: Vec<SocketAddr> = Vec::new();
+        for to in block.all("forward").flat_map(|forward| forward.words.iter().skip(1)) {
+            if to.starts_with('/') {
+                let of_node = self.host_file().unwrap_or_default().nameservers;
+                let addresses = of_node.iter().filter_map(|line| line.value.parse::<IpAddr>().ok());
+                found.extend(addresses.map(|address| SocketAddr::new(address, 53)));
+            } else {
+                found.extend(upstream(to));
+            }
+        }
+        found.retain(|upstream| !upstream.ip().is_loopback());
+        found.dedup();
+        found
+    }
+}
+
 /// `10.0.0.2`, `10.0.0.2:5353`, `dns://10.0.0.2`, `tls://9.9.9.9`, `[2001:db8::1]:53`.
 fn upstream(text: &str) -> Option<SocketAddr> {
     let (port, rest) = match text.split_once("://") {

@@ -78,6 +78,15 @@ impl<'e> View<'e> {
         self.rows(&Ask::from_pod()).into_iter().filter(|(_, probe)| same(probe)).collect()
     }
 
+    /// True when the pod's nameservers left UDP questions of other types than this one unanswered.
+    #[must_use]
+    pub fn lost_but(&self, qtype: &str) -> bool {
+        let asked = self.rows(&Ask::from_pod().to(self.nameservers()).over(Transport::Udp));
+        asked.iter().any(|(_, probe)| {
+            probe.edns.is_none() && !probe.qtype.eq_ignore_ascii_case(qtype) && !probe.all_answered()
+        })
+    }
+
     /// The names that the pod's resolver tries for a name, in order, whatever is answered.
     #[must_use]
     pub fn tried(&self, name: &str) -> Vec<String> {

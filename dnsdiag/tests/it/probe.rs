@@ -39,6 +39,7 @@ fn seen(observation: &Observation) -> String {
         Outcome::Unsent { errno } => format!("unsent {errno}"),
         Outcome::Refused { errno } => errno.clone(),
         Outcome::Silent => "silence".to_owned(),
+        Outcome::Connected => "connected".to_owned(),
         Outcome::Closed => "closed".to_owned(),
         Outcome::Answered { answer } => answer.rcode.clone(),
         Outcome::Garbled { reason } => format!("garbled: {reason}"),

@@ -11,6 +11,7 @@ use netlab_core::model::port::Protocol;
 use netlab_core::model::service::{AddressType, Service, ServiceType};
 use netlab_core::service::slices::{self, ENDPOINTS_PER_SLICE};
 use netlab_lab::dns::{Role, Server};
+use netlab_lab::fault::Corefile;
 use netlab_lab::{Place, Plan};
 use serde_json::{Value, json};
 
@@ -31,6 +32,9 @@ const SERVICES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0xa)),
 ];
+/// Where the API server's Service is looked for: the first address of the range.
+const API: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 1))];
 /// The world's servers.
 const ABOVE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53))];
@@ -67,6 +71,17 @@ pub(crate) fn complete(manifests: &mut Manifests, plan: &Plan) -> Result<Naming,
             }
         }
     }
+    let api = ObjectKey::new("default", "kubernetes");
+    if !cluster.services.contains_key(&api) {
+        if !cluster.namespaces.get(&api.namespace).is_some_and(|namespace| namespace.declared) {
+            let object =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": api.namespace}});
+            manifests.put(SOURCE, &object);
+        }
+        let addresses: Vec<IpAddr> =
+            families.iter().take(1).map(|family| spare.from(of_family(API, *family))).collect();
+        manifests.put(SOURCE, &api_service(&api, &addresses));
+    }
     let cluster = manifests.load()?.cluster;
     let dns = cluster.services.get(&key).ok_or_else(|| format!("{key} could not be added"))?;
     let selector = dns.selector.clone().unwrap_or_default();
@@ -93,6 +108,9 @@ pub(crate) fn complete(manifests: &mut Manifests, plan: &Plan) -> Result<Naming,
         cluster_dns,
         cluster_domain: DOMAIN.to_owned(),
         host_file: lines.concat(),
+        changed: None,
+        corefile: Corefile::default(),
+        wrote: Vec::new(),
         servers: Vec::new(),
         above,
         public,
@@ -198,6 +216,21 @@ fn service(key: &ObjectKey, addresses: &[IpAddr]) -> Value {
                 {"name": "dns", "port": 53, "protocol": "UDP", "targetPort": 53},
                 {"name": "dns-tcp", "port": 53, "protocol": "TCP", "targetPort": 53},
             ],
+        },
+    })
+}
+
+/// The Service that every cluster has (`pkg/controlplane/controller/kubernetesservice`). Nobody serves the API in a lab, so it
+/// has no endpoint.
+fn api_service(key: &ObjectKey, addresses: &[IpAddr]) -> Value {
+    let families: Vec<&str> = addresses.iter().map(|address| AddressType::of(*address).as_str()).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {
+            "clusterIP": addresses.first(), "clusterIPs": addresses,
+            "ipFamilies": families, "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
         },
     })
 }

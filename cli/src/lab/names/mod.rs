@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_lab::dns::{Book, Books, Server};
+use netlab_lab::fault::Corefile;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use complete::{complete, servers};
@@ -32,6 +33,12 @@ pub(crate) struct Naming {
     pub(crate) cluster_domain: String,
     /// The nodes' own `resolv.conf`.
     pub(crate) host_file: String,
+    /// When kubelet's configuration was changed, RFC 3339; nobody knows when absent.
+    pub(crate) changed: Option<String>,
+    /// What the servers' configuration has besides.
+    pub(crate) corefile: Corefile,
+    /// What the servers wrote before they served.
+    pub(crate) wrote: Vec<String>,
     /// The servers of the cluster and of the world.
     pub(crate) servers: Vec<Server>,
     /// Addresses of the world's servers, which the cluster's ask.
@@ -57,9 +64,30 @@ impl Naming {
             self.cluster_dns.iter().map(|address| format!("- \"{address}\"\n")).collect();
         let dns =
             if addresses.is_empty() { String::new() } else { format!("clusterDNS:\n{}", addresses.concat()) };
+        let changed = self.changed.as_ref().map(|time| format!("# changed: {time}\n")).unwrap_or_default();
         format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{dns}clusterDomain: {}\n",
+            "{changed}apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{dns}clusterDomain: {}\n",
             self.cluster_domain
+        )
+    }
+
+    /// A configuration by which `CoreDNS` would answer as the lab's servers do.
+    pub(crate) fn corefile(&self) -> String {
+        let Corefile { plugins, forward, blocks } = &self.corefile;
+        let above: Vec<String> = self.above.iter().map(ToString::to_string).collect();
+        let of_node: Vec<&str> =
+            self.host_file.lines().filter_map(|line| line.strip_prefix("nameserver ")).collect();
+        // As kubeadm has it, where the node's file says whom they ask.
+        let to = if above == of_node { "/etc/resolv.conf".to_owned() } else { above.join(" ") };
+        let forward = if forward.is_empty() {
+            format!("    forward . {to}\n")
+        } else {
+            format!("    forward . {to} {{\n{forward}    }}\n")
+        };
+        format!(
+            ".:53 {{\n    errors\n    log\n    health\n    ready\n{plugins}    kubernetes {DOMAIN} in-addr.arpa ip6.arpa {{\n        \
+             pods insecure\n        fallthrough in-addr.arpa ip6.arpa\n        ttl 30\n    }}\n{forward}    loop\n    \
+             reload\n    loadbalance\n}}\n{blocks}"
         )
     }
 

@@ -4,6 +4,7 @@
 //! (plugin `forward`): one by chance, two seconds for each try, five for all, and then SERVFAIL.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use netlab_node::Netns;
 use serde::{Deserialize, Serialize};
 
+use super::log::Log;
 use super::message::{self, Asked, Said};
 use super::script::{Act, Question, Rule, Transport};
 use super::zone::{Found, Text, Zone};
@@ -86,21 +88,27 @@ struct Forward {
 
 impl Ready {
     /// Waits, inside this namespace if others are to be asked.
-    pub(super) fn wait(self, netns: &Netns) -> Option<Said> {
+    pub(super) fn wait(self, netns: &Netns, log: &Log) -> Option<Said> {
         match self {
             Self::Now(said) => said,
             Self::Later(wait) => {
                 thread::sleep(wait.first);
                 match wait.then {
                     Then::Say(said) => said,
-                    Then::Forward(forward) => Some(forward.ask(netns)),
+                    Then::Forward(forward) => Some(forward.ask(netns, log)),
                 }
             }
         }
     }
 }
 
-pub(super) fn decide(book: &mut Book, asked: &Asked, transport: Transport, server: IpAddr) -> Ready {
+pub(super) fn decide(
+    book: &mut Book,
+    asked: &Asked,
+    transport: Transport,
+    server: IpAddr,
+    log: &Log,
+) -> Ready {
     let zone = |book: &Book| {
         let holding = book.zones.iter().enumerate().filter(|(_, zone)| zone.holds(&asked.name));
         holding.max_by_key(|(_, zone)| zone.origin.len()).map(|(index, _)| index)
@@ -115,6 +123,11 @@ pub(super) fn decide(book: &mut Book, asked: &Asked, transport: Transport, serve
         match act(&rule.act, &question, memory) {
             Deed::Wait(time) => first += time,
             Deed::Say(what) => {
+                if let Act::RefuseAbove(rate) = &rule.act {
+                    // plugin/forward/forward.go, `ErrLimitExceeded`.
+                    let why = format!("concurrent queries exceeded maximum {rate}");
+                    log.failed(&asked.name, &asked.kind, &why);
+                }
                 said = Some(what);
                 break;
             }
@@ -248,42 +261,67 @@ fn regular(book: &mut Book, at: Option<usize>, asked: &Asked) -> Then {
 }
 
 impl Forward {
-    fn ask(self, netns: &Netns) -> Said {
+    fn ask(self, netns: &Netns, log: &Log) -> Said {
         let deadline = Instant::now() + ALL_TRIES;
+        let mut why = "no upstream".to_owned();
         for (id, server) in (1_u16..).zip(self.above.iter().cycle()).take(self.above.len().max(1) * 2) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            if let Ok(Some(mut said)) = netns.run(|| self.ask_one(id, *server, left.min(TRY))) {
-                let mut answers = self.begun;
-                answers.append(&mut said.answers);
-                return Said { answers, ..said };
+            match netns.run(|| self.ask_one(id, *server, left.min(TRY))) {
+                Ok(Ok(mut said)) => {
+                    let mut answers = self.begun;
+                    answers.append(&mut said.answers);
+                    return Said { answers, ..said };
+                }
+                Ok(Err(error)) => why = error,
+                Err(error) => why = error.to_string(),
             }
         }
+        log.failed(&self.name, &self.kind, &why);
         Said::rcode(2)
     }
 
-    /// Runs inside the server's namespace.
-    fn ask_one(&self, id: u16, server: SocketAddr, patience: Duration) -> Option<Said> {
+    /// Runs inside the server's namespace. The error is in the words of Go's `net` package, as `CoreDNS` logs it.
+    fn ask_one(&self, id: u16, server: SocketAddr, patience: Duration) -> Result<Said, String> {
         let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0_u16; 8], 0).into() };
-        let socket = UdpSocket::bind(any).ok()?;
-        socket.connect(server).ok()?;
-        socket.set_read_timeout(Some(patience)).ok()?;
-        socket.send(&message::ask(id, &self.name, &self.kind)?).ok()?;
+        let open = || -> std::io::Result<UdpSocket> {
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(server)?;
+            socket.set_read_timeout(Some(patience))?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|error| format!("dial udp {server}: connect: {}", in_go(&error)))?;
+        let own = socket.local_addr().unwrap_or(any);
+        let failed = |error: &std::io::Error| format!("read udp {own}->{server}: read: {}", in_go(error));
+        let question = message::ask(id, &self.name, &self.kind).ok_or("the name cannot be asked")?;
+        socket.send(&question).map_err(|error| failed(&error))?;
         let mut buffer = [0; 4096];
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
             match socket.recv(&mut buffer) {
                 Ok(length) => {
                     if let Some(said) = buffer.get(..length).and_then(|bytes| message::heard(id, bytes)) {
-                        return Some(said);
+                        return Ok(said);
                     }
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error) => return Err(failed(&error)),
             }
         }
-        None
+        Err(format!("read udp {own}->{server}: i/o timeout"))
+    }
+}
+
+/// An error as Go says it.
+fn in_go(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        ErrorKind::HostUnreachable => "no route to host".to_owned(),
+        ErrorKind::NetworkUnreachable => "network is unreachable".to_owned(),
+        ErrorKind::PermissionDenied => "operation not permitted".to_owned(),
+        _ => error.to_string(),
     }
 }

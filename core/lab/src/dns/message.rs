@@ -28,6 +28,22 @@ pub(super) struct Asked {
     pub(super) kind: String,
 }
 
+impl Asked {
+    pub(super) fn id(&self) -> u16 {
+        self.message.metadata.id
+    }
+
+    /// Bytes of the query.
+    pub(super) fn length(&self) -> usize {
+        self.message.to_vec().map_or(0, |bytes| bytes.len())
+    }
+
+    /// Bytes that the asker takes over UDP.
+    pub(super) fn takes(&self) -> u16 {
+        self.message.edns.as_ref().map_or(PLAIN, |edns| edns.max_payload().max(PLAIN))
+    }
+}
+
 /// What is to be said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {

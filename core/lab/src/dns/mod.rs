@@ -5,6 +5,7 @@
 //! doing. Knows nothing of Services, pods' specs and kubelets: whoever does computes zones and files.
 
 mod answer;
+mod log;
 mod message;
 mod script;
 mod server;
@@ -23,6 +24,7 @@ pub use zone::{Text, Zone, canonical};
 use crate::error::LabError;
 use crate::place::Place;
 use crate::topology::Lab;
+use log::Log;
 use server::Running;
 
 /// Whose server it is.
@@ -78,6 +80,8 @@ pub struct Books {
 pub struct Dns {
     cluster: Arc<Mutex<Book>>,
     outside: Arc<Mutex<Book>>,
+    /// Of the cluster's servers.
+    log: Log,
     running: BTreeMap<Place, Running>,
 }
 
@@ -107,14 +111,25 @@ impl Dns {
             if self.running.contains_key(&server.place) {
                 continue;
             }
-            let book = match server.role {
-                Role::Cluster => &self.cluster,
-                Role::Outside => &self.outside,
+            let (book, log) = match server.role {
+                Role::Cluster => (&self.cluster, self.log.clone()),
+                // Nobody in a cluster can read theirs.
+                Role::Outside => (&self.outside, Log::default()),
             };
-            let running = Running::start(server, lab.netns(&server.place)?, book)?;
+            let running = Running::start(server, lab.netns(&server.place)?, book, &log)?;
             self.running.insert(server.place.clone(), running);
         }
         Ok(())
+    }
+
+    /// What the cluster's servers have written since the log was cleared, as `CoreDNS` with the plugins `log` and `errors`.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Begins the log anew.
+    pub fn clear_log(&self) {
+        self.log.clear();
     }
 
     /// The servers that run, and what they have counted.

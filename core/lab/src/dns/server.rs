@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netlab_node::Netns;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,6 +18,7 @@ use nix::sys::socket::sockopt::ReuseAddr;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket};
 
 use super::answer::{Book, Ready, decide};
+use super::log::{Answered, Log};
 use super::message::{self, Asked};
 use super::script::Transport;
 use super::{Counts, Server};
@@ -60,10 +61,16 @@ struct Desk {
     book: Arc<Mutex<Book>>,
     netns: Arc<Netns>,
     counted: Arc<Counted>,
+    log: Log,
 }
 
 impl Running {
-    pub(super) fn start(server: &Server, netns: &Netns, book: &Arc<Mutex<Book>>) -> Result<Self, LabError> {
+    pub(super) fn start(
+        server: &Server,
+        netns: &Netns,
+        book: &Arc<Mutex<Book>>,
+        log: &Log,
+    ) -> Result<Self, LabError> {
         let socket = |source: std::io::Error| LabError::Socket {
             place: server.place.clone(),
             action: format!("serve DNS on port {}", server.port),
@@ -74,13 +81,14 @@ impl Running {
         let (stop, stopped) = UnixStream::pair().map_err(socket)?;
         let counted = Arc::new(Counted::default());
         let netns = Arc::new(netns.try_clone().map_err(enter)?);
-        let (book, count) = (Arc::clone(book), Arc::clone(&counted));
+        let (book, count, log) = (Arc::clone(book), Arc::clone(&counted), log.clone());
         let work = move || {
             let desk = |address| Desk {
                 address,
                 book: Arc::clone(&book),
                 netns: Arc::clone(&netns),
                 counted: Arc::clone(&count),
+                log: log.now(),
             };
             serve(&udp, &tcp, &stopped, &desk);
         };
@@ -165,8 +173,9 @@ fn take_datagrams(socket: &UdpSocket, desk: &Desk) {
         };
         let Some(asked) = buffer.get(..length).and_then(message::read) else { continue };
         desk.counted.asked.fetch_add(1, Ordering::Relaxed);
+        let came = Instant::now();
         match desk.decide(&asked, Transport::Udp) {
-            Ready::Now(said) => desk.send(socket, from, &asked, said.as_ref()),
+            Ready::Now(said) => desk.send(socket, from, &asked, said.as_ref(), came),
             later @ Ready::Later(_) => {
                 let Ok(socket) = socket.try_clone() else { continue };
                 if desk.counted.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
@@ -175,8 +184,8 @@ fn take_datagrams(socket: &UdpSocket, desk: &Desk) {
                 }
                 let desk = desk.clone();
                 let wait = move || {
-                    let said = later.wait(&desk.netns);
-                    desk.send(&socket, from, &asked, said.as_ref());
+                    let said = later.wait(&desk.netns, &desk.log);
+                    desk.send(&socket, from, &asked, said.as_ref(), came);
                     desk.counted.waiting.fetch_sub(1, Ordering::Relaxed);
                 };
                 let _ = thread::Builder::new().name("dns-wait".to_owned()).spawn(wait);
@@ -188,14 +197,35 @@ fn take_datagrams(socket: &UdpSocket, desk: &Desk) {
 impl Desk {
     fn decide(&self, asked: &Asked, transport: Transport) -> Ready {
         let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-        decide(&mut book, asked, transport, self.address)
+        decide(&mut book, asked, transport, self.address, &self.log)
     }
 
-    fn send(&self, socket: &UdpSocket, to: SocketAddr, asked: &Asked, said: Option<&message::Said>) {
-        let Some(bytes) = said.and_then(|said| message::write(asked, said, Transport::Udp)) else { return };
+    fn send(
+        &self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        asked: &Asked,
+        said: Option<&message::Said>,
+        came: Instant,
+    ) {
+        let Some(said) = said else { return };
+        let Some(bytes) = message::write(asked, said, Transport::Udp) else { return };
+        self.note(to, asked, said, Transport::Udp, bytes.len(), came);
         if socket.send_to(&bytes, to).is_ok() {
             self.counted.answered.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn note(
+        &self,
+        client: SocketAddr,
+        asked: &Asked,
+        said: &message::Said,
+        transport: Transport,
+        bytes: usize,
+        came: Instant,
+    ) {
+        self.log.answered(&Answered { client, asked, said, transport, bytes, took: came.elapsed() });
     }
 }
 
@@ -218,10 +248,12 @@ fn converse(mut stream: TcpStream, desk: &Desk) {
         }
         let Some(asked) = message::read(&bytes) else { return };
         desk.counted.asked.fetch_add(1, Ordering::Relaxed);
-        let said = desk.decide(&asked, Transport::Tcp).wait(&desk.netns);
-        let Some(bytes) = said.and_then(|said| message::write(&asked, &said, Transport::Tcp)) else {
-            continue;
-        };
+        let came = Instant::now();
+        let Some(said) = desk.decide(&asked, Transport::Tcp).wait(&desk.netns, &desk.log) else { continue };
+        let Some(bytes) = message::write(&asked, &said, Transport::Tcp) else { continue };
+        if let Ok(client) = stream.peer_addr() {
+            desk.note(client, &asked, &said, Transport::Tcp, bytes.len(), came);
+        }
         let Ok(length) = u16::try_from(bytes.len()) else { return };
         let whole = [length.to_be_bytes().as_slice(), &bytes].concat();
         if stream.write_all(&whole).is_err() {

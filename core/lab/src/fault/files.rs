@@ -163,7 +163,20 @@ pub(super) const FAULTS: &[Fault] = &[
                 "search {}.svc.{domain} svc.{domain} {domain}\nnameserver {nobody}\noptions ndots:5\n",
                 scene.client_key.0
             );
-            vec![file(scene, File::ResolvConf, text), lost(scene, &[nobody])]
+            vec![
+                file(scene, File::ResolvConf, text),
+                lost(scene, &[nobody]),
+                Change::patch(
+                    "Pod",
+                    &scene.client_key.0,
+                    &scene.client_key.1,
+                    json!({"status": {"startTime": "2026-01-10T08:00:00Z"}}),
+                ),
+                Change::Kubelet(Kubelet {
+                    changed: Some("2026-02-02T09:30:00Z".to_owned()),
+                    ..Kubelet::default()
+                }),
+            ]
         },
     },
     Fault {

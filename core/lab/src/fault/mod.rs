@@ -185,6 +185,10 @@ pub enum Change {
     },
     /// Whom the cluster's servers ask.
     Above(Vec<IpAddr>),
+    /// What the DNS servers' configuration has besides.
+    Corefile(Corefile),
+    /// What the DNS servers wrote when they did not start, or did not get what they need: lines of their log.
+    Wrote(Vec<String>),
     /// A server listens on other ports, or not at all.
     Listen {
         /// Whose.
@@ -219,6 +223,21 @@ pub struct Kubelet {
     pub cluster_domain: Option<String>,
     /// The nodes' own `resolv.conf`.
     pub host_file: Option<String>,
+    /// When its configuration was changed, RFC 3339.
+    #[serde(default)]
+    pub changed: Option<String>,
+}
+
+/// What a Corefile has besides, each text whole lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Corefile {
+    /// Plugins of the block of all names.
+    pub plugins: String,
+    /// What stands in the body of its `forward`.
+    pub forward: String,
+    /// Further server blocks.
+    pub blocks: String,
 }
 
 /// What a proxy believes of a Service that is not so.
@@ -256,6 +275,10 @@ impl Change {
 
     fn outside(rule: Rule) -> Self {
         Self::Answer { role: Role::Outside, rule }
+    }
+
+    fn wrote(line: &str) -> Self {
+        Self::Wrote(vec![line.to_owned()])
     }
 
     fn rules(at: &Place, chains: impl Into<String>) -> Self {

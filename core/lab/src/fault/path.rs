@@ -23,7 +23,7 @@ pub(super) const CONNTRACK: &[Fault] = &[
                 stuck(
                     &scene.client.place,
                     &scene.node(),
-                    40_053,
+                    20_053,
                     (*address, 53).into(),
                     (scene.nobody.1, 53).into(),
                 ),
@@ -41,7 +41,7 @@ pub(super) const CONNTRACK: &[Fault] = &[
                 return Vec::new();
             };
             let to = (*address, 53).into();
-            vec![lost(scene, &[*address]), stuck(&scene.client.place, &scene.node(), 40_054, to, to)]
+            vec![lost(scene, &[*address]), stuck(&scene.client.place, &scene.node(), 20_054, to, to)]
         },
     },
     Fault {

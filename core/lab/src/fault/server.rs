@@ -1,7 +1,8 @@
 //! The cluster's DNS servers, and those that they ask.
 
 use super::scene::{chain, matching};
-use super::{Change, Fault, Kubelet, Layer, Scene};
+use super::service::crashed;
+use super::{Change, Corefile, Fault, Kubelet, Layer, Scene};
 use crate::dns::{Act, Names, Rule, Transport};
 use crate::place::Place;
 
@@ -37,12 +38,10 @@ pub(super) const FAULTS: &[Fault] = &[
         seen: "every lookup is refused at once; the DNS pods restart over and over",
         changes: |scene| {
             let mut changes = vec![host_file("nameserver 127.0.0.53\noptions edns0 trust-ad\n".to_owned())];
-            changes.extend(scene.servers.iter().map(|server| Change::Listen {
-                at: server.place.clone(),
-                port: None,
-                udp: false,
-                tcp: false,
-            }));
+            changes.extend(crashed(scene, "Error", 1));
+            changes.push(Change::wrote(
+                "[FATAL] plugin/loop: Loop (127.0.0.1:55953 -> :53) detected for zone \".\". Query: \"HINFO 4547991504243258144.\"",
+            ));
             changes
         },
     },
@@ -52,7 +51,16 @@ pub(super) const FAULTS: &[Fault] = &[
         layer: Layer::Server,
         breaks: "the DNS servers could not read the cluster's objects, and answer SERVFAIL for its zone",
         seen: "names of the cluster fail, names outside resolve",
-        changes: |scene| vec![rule(Names::Below(scene.zone()), Act::Rcode(SERVFAIL), |rule| rule)],
+        changes: |scene| {
+            vec![
+                rule(Names::Below(scene.zone()), Act::Rcode(SERVFAIL), |rule| rule),
+                Change::wrote(
+                    "[ERROR] plugin/kubernetes: Failed to watch *v1.EndpointSlice: failed to list *v1.EndpointSlice: \
+                     endpointslices.discovery.k8s.io is forbidden: User \"system:serviceaccount:kube-system:coredns\" cannot \
+                     list resource \"endpointslices\" in API group \"discovery.k8s.io\" at the cluster scope",
+                ),
+            ]
+        },
     },
     Fault {
         name: "slow-server",
@@ -131,7 +139,13 @@ pub(super) const FAULTS: &[Fault] = &[
         layer: Layer::Server,
         breaks: "a `hosts` block of the Corefile without `fallthrough` shadows `example.com`",
         seen: "one name outside does not exist, all others do",
-        changes: |_| vec![rule(Names::Below("example.com.".to_owned()), Act::Rcode(NXDOMAIN), |rule| rule)],
+        changes: |_| {
+            let plugins = "    hosts /etc/coredns/hosts example.com {\n        198.51.100.9 intranet.example.com\n    }\n";
+            vec![
+                rule(Names::Below("example.com.".to_owned()), Act::Rcode(NXDOMAIN), |rule| rule),
+                Change::Corefile(Corefile { plugins: plugins.to_owned(), ..Corefile::default() }),
+            ]
+        },
     },
     Fault {
         name: "refused-above-limit",
@@ -139,7 +153,15 @@ pub(super) const FAULTS: &[Fault] = &[
         layer: Layer::Server,
         breaks: "the DNS servers refuse names outside when more than one a second is asked (`max_concurrent`)",
         seen: "bursts of failures, and only for names outside",
-        changes: |_| vec![rule(Names::Outside, Act::RefuseAbove(1), |rule| rule)],
+        changes: |_| {
+            vec![
+                rule(Names::Outside, Act::RefuseAbove(1), |rule| rule),
+                Change::Corefile(Corefile {
+                    forward: "        max_concurrent 1\n".to_owned(),
+                    ..Corefile::default()
+                }),
+            ]
+        },
     },
     Fault {
         name: "stub-domain-down",
@@ -153,6 +175,11 @@ pub(super) const FAULTS: &[Fault] = &[
             vec![
                 rule(names(), Act::Rcode(SERVFAIL), |rule| rule),
                 rule(names(), Act::Later(4000), |rule| rule),
+                Change::Corefile(Corefile {
+                    blocks: "corp.example:53 {\n    errors\n    cache 30\n    forward . 198.51.100.153\n}\n"
+                        .to_owned(),
+                    ..Corefile::default()
+                }),
             ]
         },
     },

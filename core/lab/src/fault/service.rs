@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::policy::{open_dns, target_port};
 use super::scene::{chain, matching};
-use super::{Change, Fault, Layer, ProxyEdit, Scene};
+use super::{Change, Corefile, Fault, Layer, ProxyEdit, Scene};
 use crate::place::Place;
 
 /// The faults of the object.
@@ -97,9 +97,19 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "crash-loop",
         mode: "F15",
         layer: Layer::Server,
-        breaks: "the DNS servers do not start: their containers end as soon as they run",
+        breaks: "somebody misspelt a plugin in the Corefile: the DNS servers end as soon as they start",
         seen: "every lookup is refused at once",
-        changes: |scene| crashed(scene, "Error", 1),
+        changes: |scene| {
+            let mut changes = crashed(scene, "Error", 1);
+            changes.push(Change::Corefile(Corefile {
+                plugins: "    forwrad . 198.51.100.153\n".to_owned(),
+                ..Corefile::default()
+            }));
+            changes.push(Change::wrote(
+                "/etc/coredns/Corefile:6 - Error during parsing: Unknown directive 'forwrad'",
+            ));
+            changes
+        },
     },
     Fault {
         name: "out-of-memory",
@@ -215,7 +225,7 @@ fn not_ready(place: &Place) -> Option<Change> {
     Some(Change::patch("Pod", &key.namespace, &key.name, patch))
 }
 
-fn crashed(scene: &Scene, reason: &str, code: u16) -> Vec<Change> {
+pub(super) fn crashed(scene: &Scene, reason: &str, code: u16) -> Vec<Change> {
     let one = |server: &super::Member| {
         let Place::Pod(key) = &server.place else { return Vec::new() };
         let patch = json!({"status": {

@@ -57,16 +57,27 @@ pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
     let mut texts = texts(&manifests)?;
     texts.insert(layout::KUBELET.to_owned(), naming.kubelet_config());
     texts.insert(layout::NODE_RESOLV_CONF.to_owned(), naming.host_file.clone());
-    texts.insert(layout::COREFILE.to_owned(), corefile(&naming));
+    texts.insert(layout::COREFILE.to_owned(), naming.corefile());
+    let pod_netns = netns(&mut client, &place)?;
+    let node_netns =
+        node.as_ref().map(|node| netns(&mut client, &LabPlace::Node(node.clone()))).transpose()?;
+    let same = |netns: &Netns| netns.try_clone().map_err(|error| super::not_entered(&error));
+    let elsewhere = super::emulated::Supervisor::new(
+        node.unwrap_or_default(),
+        node_netns.as_ref().map(same).transpose()?,
+        netns(&mut client, &LabPlace::Fabric)?,
+        client,
+    );
     Ok(Place {
-        pod: netns(&mut client, &place)?,
-        node: node.map(|node| netns(&mut client, &LabPlace::Node(node))).transpose()?,
+        pod: pod_netns,
+        node: node_netns,
         files: directory.map(PodFiles::Directory),
         node_root: None,
         // What `lab exec` runs there are this machine's programs.
         libc: Container::of_process(std::process::id()).ok().and_then(|own| own.libc()),
         dns_pods,
         objects: texts,
+        elsewhere: Some(Box::new(elsewhere)),
         not_examined: Vec::new(),
     })
 }
@@ -87,16 +98,4 @@ fn texts(manifests: &Manifests) -> Result<BTreeMap<String, String>, Failure> {
         .map(|object| Document { name: "the lab's manifests".into(), text: format!("{object:#}").into() })
         .collect();
     Ok(objects(&documents).into_iter().map(|(id, text)| (id.to_owned(), text)).collect())
-}
-
-/// A configuration by which CoreDNS would answer as the lab's servers do.
-fn corefile(naming: &Naming) -> String {
-    let above: Vec<String> = naming.above.iter().map(ToString::to_string).collect();
-    format!(
-        ".:53 {{\n    errors\n    health\n    ready\n    kubernetes {} in-addr.arpa ip6.arpa {{\n        pods insecure\n        \
-         fallthrough in-addr.arpa ip6.arpa\n        ttl 30\n    }}\n    forward . {}\n    cache 30\n    loop\n    \
-         reload\n    loadbalance\n}}\n",
-        crate::lab::names::DOMAIN,
-        above.join(" ")
-    )
 }

@@ -68,6 +68,7 @@ pub(super) fn find(
         node_root,
         dns_pods: BTreeMap::new(),
         objects: objects_of,
+        elsewhere: None,
         not_examined,
     })
 }

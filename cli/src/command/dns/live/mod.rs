@@ -3,6 +3,7 @@
 //! Invariant: what stands for the pod is named by the user or found by the pod's UID, never guessed. The network and the files of
 //! this process stand for nothing.
 
+mod emulated;
 mod lab;
 mod machine;
 
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use netlab_core::endpoint_ref::EndpointRef;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::bundle::{self, Bundle, layout};
-use netlab_dnsdiag::gather::{Budget, LocalFiles, LocalProber, PodFiles, Prober, gather};
+use netlab_dnsdiag::gather::{Budget, Files, Found, LocalFiles, LocalProber, PodFiles, Prober, gather};
 use netlab_node::Netns;
 use netlab_node::container::Container;
 use netlab_plugin::check::Target;
@@ -30,6 +31,41 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::terminal::Terminal;
 
+/// Numbers by owner and name.
+type Numbers = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// What is not read in the pod's place: by a lab's supervisor, in a lab's other namespaces.
+trait Elsewhere {
+    /// The DNS pods' log.
+    fn log(&self) -> Found;
+
+    /// Numbers that take the place of the node's own.
+    fn counters(&self) -> Numbers;
+}
+
+/// Files of a place, and what is known from elsewhere.
+struct Both {
+    files: LocalFiles,
+    elsewhere: Option<Box<dyn Elsewhere>>,
+}
+
+impl Files for Both {
+    fn read(&self, id: &str) -> Found {
+        match &self.elsewhere {
+            Some(elsewhere) if id == layout::DNS_LOG => elsewhere.log(),
+            _ => self.files.read(id),
+        }
+    }
+
+    fn counters(&self) -> Numbers {
+        let mut counters = self.files.counters();
+        for (owner, more) in self.elsewhere.iter().flat_map(|elsewhere| elsewhere.counters()) {
+            counters.entry(owner).or_default().extend(more);
+        }
+        counters
+    }
+}
+
 /// Where the pod is.
 struct Place {
     pod: Netns,
@@ -40,6 +76,7 @@ struct Place {
     dns_pods: BTreeMap<IpAddr, Netns>,
     /// Cluster objects, by the file of a bundle; none when nothing is known of the cluster.
     objects: BTreeMap<String, String>,
+    elsewhere: Option<Box<dyn Elsewhere>>,
     /// What is not known, in words.
     not_examined: Vec<String>,
 }
@@ -83,10 +120,11 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
         ipv6: false,
     };
     files.look(&target);
+    let files = Both { files, elsewhere: place.elsewhere };
     let prober: Arc<dyn Prober> =
         Arc::new(LocalProber { pod: Some(place.pod), node: place.node, dns_pods: place.dns_pods });
     let stop = stop_on_interrupt();
-    let mut budget = Budget::default();
+    let mut budget = Budget { connect: args.connect, ..Budget::default() };
     if let Some(limit) = globals.timeout {
         budget.patience = budget.patience.min(limit);
         budget.last_patience = budget.last_patience.min(limit);
