@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use netlab_core::diagnostic::{Diagnostic, code};
+use netlab_core::endpoint_ref::DestinationRef;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::source::Position;
 use netlab_core::policy::change::Verdict;
@@ -66,7 +67,7 @@ pub(crate) fn question(
 ) -> Result<Question, Box<Diagnostic>> {
     let args = PacketArgs {
         from: claim.from.clone(),
-        to: claim.to.clone(),
+        to: DestinationRef { endpoint: claim.to.clone(), port: None },
         port: claim.port.clone(),
         proto: claim.protocol,
     };

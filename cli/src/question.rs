@@ -72,10 +72,11 @@ impl fmt::Display for Asked {
 impl Question {
     /// The question that the arguments put to this cluster.
     pub(crate) fn new(args: &PacketArgs, globals: &Globals, cluster: &Cluster) -> Result<Self, Failure> {
+        let wanted = port(args)?;
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
-        let (to_text, mut to) = ends::resolve("--to", &args.to, globals, cluster)?;
-        if let Some(key) = ends::service_named(&args.to, globals, cluster) {
-            let port = service_port_of(args, cluster, &key)?;
+        let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
+        if let Some(key) = ends::service_named(&args.to.endpoint, globals, cluster) {
+            let port = service_port_of(args, wanted, cluster, &key)?;
             let behind = backends(cluster, &key, port);
             to = behind
                 .iter()
@@ -83,8 +84,7 @@ impl Question {
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect();
-            let published =
-                args.port.as_ref().map_or(PortName::Number(port.port), |wanted| wanted.port.clone());
+            let published = wanted.map_or(PortName::Number(port.port), |wanted| wanted.port.clone());
             let asked = Asked {
                 from: from_text,
                 to: to_text,
@@ -92,7 +92,7 @@ impl Question {
                 port: Some(value(&published)),
             };
             let mut notes = about_service(&key, port, &behind);
-            notes.splice(0..0, ends::about_address(&args.to, &key));
+            notes.splice(0..0, ends::about_address(&args.to.endpoint, &key));
             let found = cluster.services.get(&key);
             let headless = found.is_some_and(|found| found.headless);
             let addresses = found.map(|found| found.cluster_ips.clone());
@@ -101,7 +101,7 @@ impl Question {
             let query = Query { from, to, service };
             return Ok(Self { query, asked, service: Some(NamedService { headless, notes }) });
         }
-        let service = service(args, cluster, &to)?;
+        let service = service(args, wanted, cluster, &to)?;
         let (protocol, port) = match &service {
             Service::Port { protocol, port } => (name_of(*protocol), Some((*port).into())),
             Service::Name { protocol, name } => (name_of(*protocol), Some(name.as_str().into())),
@@ -137,13 +137,25 @@ fn value(port: &PortName) -> serde_json::Value {
     }
 }
 
+/// The port, which stands behind the destination or by itself.
+fn port(args: &PacketArgs) -> Result<Option<&PortRef>, Failure> {
+    match (&args.to.port, &args.port) {
+        (Some(behind), Some(alone)) if behind != alone => {
+            Err(Failure::unreadable(format!("`--to {}` and `--port {alone}` contradict", args.to))
+                .hint("leave one of the ports out"))
+        }
+        (behind, alone) => Ok(behind.as_ref().or(alone.as_ref())),
+    }
+}
+
 /// The port of a Service that the arguments mean.
 fn service_port_of<'c>(
     args: &PacketArgs,
+    port: Option<&PortRef>,
     cluster: &'c Cluster,
     key: &ObjectKey,
 ) -> Result<&'c ServicePort, Failure> {
-    let mut wanted = args.port.clone();
+    let mut wanted = port.cloned();
     match (args.proto, wanted.as_mut()) {
         (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), _) => {
             return Err(Failure::unreadable(format!(
@@ -162,7 +174,8 @@ fn service_port_of<'c>(
         }
         _ => {}
     }
-    service_port(cluster, key, wanted.as_ref()).map_err(|error| ends::unusable("--to", &args.to, &error))
+    service_port(cluster, key, wanted.as_ref())
+        .map_err(|error| ends::unusable("--to", &args.to.endpoint, &error))
 }
 
 /// What the name of a Service hides: that it leads nowhere, or to another port.
@@ -217,8 +230,13 @@ fn name_of(protocol: u8) -> String {
         .map_or_else(|| protocol.to_string(), |known| known.as_str().to_owned())
 }
 
-fn service(args: &PacketArgs, cluster: &Cluster, to: &[End]) -> Result<Service, Failure> {
-    let Some(PortRef { port, protocol }) = &args.port else {
+fn service(
+    args: &PacketArgs,
+    port: Option<&PortRef>,
+    cluster: &Cluster,
+    to: &[End],
+) -> Result<Service, Failure> {
+    let Some(PortRef { port, protocol }) = port else {
         return match args.proto {
             Some(ProtocolRef::Icmp) => Ok(Service::Icmp),
             Some(ProtocolRef::Other(number)) => Ok(Service::Other(number)),

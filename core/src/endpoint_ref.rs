@@ -1,7 +1,7 @@
 //! The grammar of endpoints and ports on the command line and in claims.
 //!
 //! An endpoint is `[TYPE/][NS/]NAME` or an IP address, with `kubectl`'s type names; a port is `5432`, `5432/tcp`,
-//! `http` or `http/udp`. Parsing needs no cluster; [`EndpointRef::resolve`] finds what is meant in one. Nothing is
+//! `http` or `http/udp`; a destination may have its port behind a colon. Parsing needs no cluster; [`EndpointRef::resolve`] finds what is meant in one. Nothing is
 //! guessed: a name that is not there is an error that lists the nearest ones.
 
 use std::collections::BTreeSet;
@@ -175,6 +175,16 @@ pub enum RefError {
         /// The node's name.
         name: String,
     },
+    /// A port behind the name, where none can stand.
+    #[error("`{text}`: no name has a `:`; write `{name}`, and its port `{port}` by itself")]
+    PortInName {
+        /// As written.
+        text: String,
+        /// What is before the colon.
+        name: String,
+        /// What is behind it.
+        port: String,
+    },
     /// Not a port.
     #[error(
         "`{text}` is no port: write a number from 1 to 65535 or a port's name, as in 5432/tcp, 53/udp or http"
@@ -211,6 +221,10 @@ impl FromStr for EndpointRef {
     fn from_str(text: &str) -> Result<Self, RefError> {
         if let Ok(address) = text.trim_matches(['[', ']']).parse() {
             return Ok(Self::Address(address));
+        }
+        if let Some((name, port)) = text.split_once(':') {
+            let [text, name, port] = [text, name, port].map(str::to_owned);
+            return Err(RefError::PortInName { text, name, port });
         }
         let parts: Vec<&str> = text.split('/').collect();
         if parts.iter().any(|part| part.trim().is_empty()) {
@@ -251,6 +265,43 @@ impl fmt::Display for EndpointRef {
                 }
                 f.write_str(name)
             }
+        }
+    }
+}
+
+/// A destination as written: an endpoint, and perhaps its port behind a colon, as in `svc/shop/db:5432`,
+/// `svc/kube-system/kube-dns:dns/udp` or `[fd00::1]:53`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestinationRef {
+    /// Who is meant.
+    pub endpoint: EndpointRef,
+    /// `:PORT`.
+    pub port: Option<PortRef>,
+}
+
+impl FromStr for DestinationRef {
+    type Err = RefError;
+
+    fn from_str(text: &str) -> Result<Self, RefError> {
+        // An IPv6 address alone is all colons.
+        let whole = text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        let split = match text.strip_prefix('[').and_then(|text| text.split_once("]:")) {
+            Some(split) => Some(split),
+            None => text.split_once(':'),
+        };
+        match split.filter(|_| !whole) {
+            Some((endpoint, port)) => Ok(Self { endpoint: endpoint.parse()?, port: Some(port.parse()?) }),
+            None => Ok(Self { endpoint: text.parse()?, port: None }),
+        }
+    }
+}
+
+impl fmt::Display for DestinationRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.endpoint, &self.port) {
+            (endpoint, None) => write!(f, "{endpoint}"),
+            (EndpointRef::Address(IpAddr::V6(address)), Some(port)) => write!(f, "[{address}]:{port}"),
+            (endpoint, Some(port)) => write!(f, "{endpoint}:{port}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One packet on the command line: `--from`, `--to`, `--port`, `--proto`.
 
 use clap::{Args, ValueEnum};
-use netlab_core::endpoint_ref::{EndpointRef, PortRef, ProtocolRef};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, PortRef, ProtocolRef};
 
 /// Who opens what to whom.
 #[derive(Debug, Args)]
@@ -9,9 +9,9 @@ pub(crate) struct PacketArgs {
     /// Who opens: `[TYPE/][NAMESPACE/]NAME` (pod, deploy, sts, ds, job, svc, node) or an address
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) from: EndpointRef,
-    /// To whom, in the same form
+    /// To whom, in the same form; its port may stand behind it: `svc/shop/db:5432`, `10.0.0.1:53/udp`
     #[arg(long, value_name = "ENDPOINT")]
-    pub(crate) to: EndpointRef,
+    pub(crate) to: DestinationRef,
     /// The port on the destination: `5432`, `53/udp` or a container port's name; a Service's own port, where that is
     /// the destination
     #[arg(long, value_name = "PORT")]

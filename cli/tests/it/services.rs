@@ -56,6 +56,24 @@ fn eval(text: &str, port: &str) -> (Option<i32>, serde_json::Value, String) {
 }
 
 #[test]
+fn the_port_may_stand_behind_the_service() {
+    let asked = |to: &str, more: &[&str]| {
+        let question = ["policy", "eval", "-f", "-", "--from", "x/client", "--to", to, "-o", "json"];
+        let run = netlab_reading(BEHIND, &[&question, more].concat());
+        (run.code, run.stdout, run.stderr)
+    };
+    let (code, json, _) = asked("svc/x/s", &["--port", "http"]);
+    assert_eq!(code, Some(3), "{json}");
+    for (to, more) in [("svc/x/s:http", &[][..]), ("svc/x/s:http/tcp", &["--port", "http/tcp"])] {
+        let (code, same, stderr) = asked(to, more);
+        assert_eq!((code, same.as_str(), stderr.as_str()), (Some(3), json.as_str(), ""), "{to}");
+    }
+    let (code, _, stderr) = asked("svc/x/s:http", &["--port", "81"]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("`--to svc/x/s:http` and `--port 81` contradict"), "{stderr}");
+}
+
+#[test]
 fn each_endpoint_has_its_own_port_and_verdict() {
     let (code, json, _) = eval(BEHIND, "http");
     assert_eq!((code, &json["verdict"]), (Some(3), &"mixed".into()));

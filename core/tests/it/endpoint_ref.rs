@@ -1,6 +1,6 @@
 //! What a user can write for an endpoint or a port, and what becomes of it.
 
-use netlab_core::endpoint_ref::{EndpointRef, PortRef, ProtocolRef};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, PortRef, ProtocolRef};
 
 use crate::input_files::{example, load_text};
 
@@ -39,6 +39,38 @@ fn endpoints_are_written_as_kubectl_writes_them() {
     for text in ["", "a/", "/a", "a/b/c", "pod/a/b/c", "node/a/b"] {
         assert!(shown(text).starts_with("error: "), "{text}: {}", shown(text));
     }
+}
+
+#[test]
+fn a_destination_may_have_its_port_behind_a_colon() {
+    let shown = |text: &str| match text.parse::<DestinationRef>() {
+        Ok(destination) => {
+            let port = destination.port.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string);
+            assert_eq!(destination.to_string().parse(), Ok(destination.clone()), "{text}");
+            format!("{} {port}", destination.endpoint)
+        }
+        Err(error) => format!("error: {error}"),
+    };
+    for (text, expected) in [
+        ("shop/db", "shop/db -"),
+        ("svc/shop/db:5432", "svc/shop/db 5432"),
+        ("svc/kube-system/kube-dns:dns/udp", "svc/kube-system/kube-dns dns/udp"),
+        ("10.96.0.10", "10.96.0.10 -"),
+        ("10.96.0.10:53/udp", "10.96.0.10 53/udp"),
+        ("fd00::1", "fd00::1 -"),
+        ("[fd00::1]", "fd00::1 -"),
+        ("[fd00::1]:53", "fd00::1 53"),
+        ("::", ":: -"),
+    ] {
+        assert_eq!(shown(text), expected, "{text}");
+    }
+    for text in
+        ["svc/shop/db:", "svc/shop/db:0", "shop/db:http:80", ":53", "[fd00::1]:", "[fd00::1]53", "a:70000"]
+    {
+        assert!(shown(text).starts_with("error: "), "{text}: {}", shown(text));
+    }
+    let error = "svc/shop/db:5432".parse::<EndpointRef>().expect_err("an endpoint has no port");
+    assert!(error.to_string().contains("write `svc/shop/db`, and its port `5432` by itself"), "{error}");
 }
 
 #[test]
