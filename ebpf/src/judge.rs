@@ -15,10 +15,12 @@ use crate::conntrack::{
 use crate::packet::{self, Bytes, Frame, ICMP, ICMPV6, Packet, Part, SCTP, TCP, UDP};
 use crate::reason::Reason;
 
+mod apart;
 mod deferred;
 mod exempt;
 mod row;
 
+pub use apart::{Apart, Walked};
 pub use deferred::{decide_deferred, judge_deferred};
 use row::{lookup, row};
 
@@ -54,6 +56,31 @@ pub trait Tables {
     fn socket(&self, netns: i32, key: &FlowKey) -> Socket;
     /// Seconds of a clock that never goes back; the start does not matter.
     fn now(&self) -> u32;
+    /// Does a part of the judgement. The kernel's tables do it in a function that the verifier knows by itself: it is then
+    /// verified once, not once for each way to it.
+    #[inline(always)]
+    fn apart<'scratch>(&self, part: Apart, scratch: &'scratch mut Scratch) -> &'scratch mut Scratch
+    where
+        Self: Sized,
+    {
+        part.run(self, scratch);
+        scratch
+    }
+    /// The same for a part that also needs the packet and its pod: those of `scratch`'s hook.
+    #[inline(always)]
+    fn walked<'scratch, B: Bytes>(
+        &self,
+        part: Walked,
+        bytes: &B,
+        device: &Device,
+        scratch: &'scratch mut Scratch,
+    ) -> &'scratch mut Scratch
+    where
+        Self: Sized,
+    {
+        part.run(self, bytes, device, scratch);
+        scratch
+    }
     /// The same memory, of which the compiler knows nothing any more: see [`Scratch`]. Only the kernel needs it.
     #[inline(always)]
     fn opaque<'scratch>(&self, scratch: &'scratch mut Scratch) -> &'scratch mut Scratch {
@@ -214,6 +241,8 @@ pub struct Scratch {
     key: FlowKey,
     flow: Flow,
     service: ServiceValue,
+    /// The address is one that this node translates: its endpoints decided.
+    translated: bool,
     /// Not all endpoints of the Service are judged alike.
     differ: bool,
     /// The pod comes back to itself through a Service, with another source address than its own.
@@ -246,6 +275,7 @@ impl Scratch {
         },
         flow: Flow { word: Word(0), entry: 0, seen: 0, echo: 0, opener: 0, state: 0, zero: 0 },
         service: ServiceValue { targets: NO_TARGETS, former: NO_TARGETS, since: 0, echo: 0 },
+        translated: false,
         differ: false,
         hairpin: false,
     };
@@ -333,7 +363,10 @@ impl<T: Tables> Walk<'_, T> {
         let scratch = self.tables.opaque(scratch);
         match scratch.step {
             Step::Fragment => self.later_fragment(scratch),
-            Step::Error => self.icmp_error(bytes, scratch),
+            Step::Error => {
+                scratch.fixed(Reason::Unrelated);
+                self.tables.walked(Walked::IcmpError, bytes, self.device, scratch);
+            }
             Step::Track => {
                 self.set_flow_key(scratch);
                 self.track(scratch);
@@ -343,7 +376,10 @@ impl<T: Tables> Walk<'_, T> {
         let scratch = self.tables.opaque(scratch);
         match scratch.step {
             Step::Known => self.known(scratch),
-            Step::New => self.new_flow(scratch),
+            Step::New => {
+                scratch.decided(Decision::built_in(Reason::NoEntry));
+                self.tables.walked(Walked::NewFlow, bytes, self.device, scratch);
+            }
             _ => {}
         }
         let scratch = self.tables.opaque(scratch);
@@ -441,9 +477,8 @@ impl<T: Tables> Walk<'_, T> {
 
     /// RFC 5508 in spirit: an error passes iff the packet it quotes belongs to a flow of this pod, went the
     /// other way, and the error comes back to its sender.
-    #[inline(never)]
+    #[inline(always)]
     fn icmp_error<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
-        scratch.fixed(Reason::Unrelated);
         let Scratch { packet: error, key, word, .. } = scratch;
         let Some(quoted) = packet::quoted(bytes, error.protocol, error.transport_offset) else { return };
         if words(&quoted.source) != words(&error.destination) {
@@ -504,7 +539,7 @@ impl<T: Tables> Walk<'_, T> {
         if flow.word.0 != scratch.word.0 && flow.state & NODE == 0 && !node {
             let opener =
                 if flow.opener == Direction::Ingress as u8 { Direction::Ingress } else { Direction::Egress };
-            row(self.tables, scratch, opener);
+            let scratch = row(self.tables, scratch, opener);
             if !scratch.decision.allow {
                 // The record stays: it says who opened the flow, so that neither side can reopen it by talking.
                 scratch.step = Step::Decided;
@@ -539,10 +574,9 @@ impl<T: Tables> Walk<'_, T> {
     }
 
     /// Judges what no record answers for.
-    #[inline(never)]
-    fn new_flow(&self, scratch: &mut Scratch) {
-        row(self.tables, scratch, self.direction);
-        scratch.step = Step::Decided;
+    #[inline(always)]
+    fn new_flow<B: Bytes>(&self, bytes: &B, scratch: &mut Scratch) {
+        let scratch = row(self.tables, scratch, self.direction);
         if scratch.decision.allow {
             // A TCP segment that opens nothing passes on its own row but must not become a flow: it would let the
             // other side's segments in as replies.
@@ -554,13 +588,13 @@ impl<T: Tables> Walk<'_, T> {
         }
         let middle = scratch.key.protocol == TCP && scratch.packet.flags & (TCP_ACK | TCP_SYN) == TCP_ACK;
         if middle && scratch.decision.reason == Reason::Row && self.device.netns >= 0 {
-            self.middle_of_flow(scratch);
+            self.tables.walked(Walked::MiddleOfFlow, bytes, self.device, scratch);
         }
     }
 
     /// A segment of a connection that we did not see begin: allowed iff the pod really holds that connection,
     /// the pod's side of it tells that it was opened the other way, and that way is allowed.
-    #[inline(never)]
+    #[inline(always)]
     fn middle_of_flow(&self, scratch: &mut Scratch) {
         let opener = self.direction.inverse();
         match (self.tables.socket(self.device.netns, &scratch.key), opener) {
@@ -568,7 +602,7 @@ impl<T: Tables> Walk<'_, T> {
             _ => return,
         }
         let denied = scratch.decision;
-        row(self.tables, scratch, opener);
+        let scratch = row(self.tables, scratch, opener);
         if scratch.decision.allow {
             let entry = scratch.decision.counted();
             self.remember(scratch, entry, REPLIED, opener);

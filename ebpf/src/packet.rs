@@ -25,6 +25,16 @@ pub trait Bytes {
         self.read::<16>(offset)
     }
 
+    /// Walks the extension headers of a packet, see [`extension_headers`]. In the kernel this is a function that the
+    /// verifier knows by itself, as those of [`crate::judge::Apart`].
+    #[inline(always)]
+    fn extension_headers(&self, packet: &mut Packet, end: u32) -> Frame
+    where
+        Self: Sized,
+    {
+        extension_headers(self, packet, end)
+    }
+
     /// True for a frame without a byte.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -199,6 +209,22 @@ pub enum Frame {
     Martian,
 }
 
+impl Frame {
+    /// The frame with this number; one that no frame has is none that can be read.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Ip,
+            1 => Self::Arp,
+            2 => Self::Tagged,
+            3 => Self::Unknown,
+            5 => Self::Martian,
+            _ => Self::Malformed,
+        }
+    }
+}
+
 /// Reads a frame that starts with an Ethernet header. The headers go to `packet`, which must be the default; of
 /// a frame that is not [`Frame::Ip`] it holds what was read before that was known.
 #[inline(always)]
@@ -285,15 +311,15 @@ fn ipv6(bytes: &impl Bytes, packet: &mut Packet) -> Frame {
         packet.transport_offset = ETHERNET + 40;
         return transport::<true, ICMPV6>(bytes, packet, ETHERNET + 40, payload);
     }
-    extension_headers(bytes, packet, ETHERNET + 40 + payload)
+    bytes.extension_headers(packet, ETHERNET + 40 + payload)
 }
 
 /// Walks the extension headers of a packet that ends at byte `end` of the frame, and reads the transport header.
 ///
-/// Not inlined: it is rare, and as a function of its own it keeps the common path short. What it learns goes to
-/// the packet at once: the verifier follows every combination of what is in registers, but not of what is there.
-#[inline(never)]
-fn extension_headers<B: Bytes>(bytes: &B, packet: &mut Packet, end: u32) -> Frame {
+/// What it learns goes to the packet at once: the verifier follows every combination of what is in registers, but not
+/// of what is there.
+#[inline(always)]
+pub fn extension_headers<B: Bytes>(bytes: &B, packet: &mut Packet, end: u32) -> Frame {
     packet.transport_offset = ETHERNET + 40;
     for _ in 0..MAX_EXTENSION_HEADERS {
         if !is_extension_header(packet.protocol) {

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use aya_obj::generated::bpf_insn;
 
+use crate::functions::FunctionInfo;
+
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP: libc::c_int = 1;
 const MAP_UPDATE: libc::c_int = 2;
@@ -24,6 +26,7 @@ const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_FD_BY_ID: libc::c_int = 13;
 const INFO_BY_FD: libc::c_int = 15;
 const PROG_QUERY: libc::c_int = 16;
+const BTF_LOAD: libc::c_int = 18;
 const MAP_FREEZE: libc::c_int = 22;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
 const MAP_UPDATE_BATCH: libc::c_int = 26;
@@ -250,13 +253,39 @@ struct ProgLoad {
     kern_version: u32,
     prog_flags: u32,
     name: [u8; 16],
+    prog_ifindex: u32,
+    expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    padding: u32,
 }
 
-/// Loads a tc program. `log` is empty or takes the verifier's words.
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    log_buf: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    padding: u32,
+}
+
+/// Gives type information to the kernel.
+pub(crate) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attributes = BtfLoad { btf: address(types), size: length(types), ..BtfLoad::default() };
+    call_for_fd(BTF_LOAD, &mut attributes)
+}
+
+/// Loads a tc program, of whose functions `types` tells. `log` is empty or takes the verifier's words.
 pub(crate) fn load_classifier(
     name: &str,
     instructions: &[bpf_insn],
     license: &CStr,
+    functions: &[FunctionInfo],
+    types: Option<BorrowedFd<'_>>,
     log: &mut [u8],
 ) -> io::Result<OwnedFd> {
     let mut attributes = ProgLoad {
@@ -268,6 +297,10 @@ pub(crate) fn load_classifier(
         log_size: length(log),
         log_buf: if log.is_empty() { 0 } else { address_mut(log) },
         name: short_name(name),
+        prog_btf_fd: types.map_or(0, raw),
+        func_info_rec_size: u32::try_from(size_of::<FunctionInfo>()).unwrap_or(0),
+        func_info: address(functions),
+        func_info_cnt: u32::try_from(functions.len()).unwrap_or(0),
         ..ProgLoad::default()
     };
     unbroken(libc::EAGAIN, || call_for_fd(PROG_LOAD, &mut attributes))
@@ -437,6 +470,11 @@ pub(crate) struct ProgramInfo {
     map_count: u32,
     map_ids: u64,
     pub(crate) name: [u8; 16],
+    /// From `ifindex` to `recursion_misses`.
+    rest: [u64; 17],
+    /// How many instructions the verifier followed.
+    pub(crate) verified: u32,
+    padding: u32,
 }
 
 /// The ids of the maps that a program uses.

@@ -20,8 +20,9 @@ use crate::attach::{AttachError, Attached};
 use crate::audit::Audit;
 use crate::bpf::{self, MapShape};
 use crate::events::{EventError, Events};
+use crate::functions;
 use crate::maps::{self, MapError, MapSizes, PolicyMaps, StateMaps};
-use crate::object::{self, CONSTANTS, Globals, Object, ObjectError};
+use crate::object::{self, CONSTANTS, Code, Globals, Object, ObjectError};
 
 /// How to load the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub struct Program {
     fd: OwnedFd,
     id: u32,
     tag: [u8; 8],
+    verified: u32,
 }
 
 impl Program {
@@ -92,6 +94,11 @@ impl Program {
     /// The kernel's hash over the instructions.
     pub fn tag(&self) -> [u8; 8] {
         self.tag
+    }
+
+    /// How many instructions the kernel's verifier followed: what most of the time of a load goes into.
+    pub fn verified_instructions(&self) -> u32 {
+        self.verified
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -330,7 +337,8 @@ impl Datapath {
         let instruction = |code, imm| bpf_insn { code, imm, ..no_operation() };
         let instructions = [instruction(0xb7, NEXT), instruction(0x95, 0)];
         let refused = |source| RunError::Refused { bytes: frame.len(), ifindex: 0, source };
-        let program = bpf::load_classifier("nothing", &instructions, c"Apache-2.0 OR MIT", &mut []);
+        let program =
+            bpf::load_classifier("nothing", &instructions, c"Apache-2.0 OR MIT", &[], None, &mut []);
         let program = program.map_err(refused)?;
         bpf::test_run(program.as_fd(), frame, &[], repeat)
             .map(|(_, nanoseconds)| nanoseconds)
@@ -389,7 +397,7 @@ impl WitnessInstance {
 /// The object with its maps, before the verifier sees it.
 struct Prepared {
     /// `from_pod`, `to_pod`, `to_wire`.
-    codes: [object::Code; 3],
+    codes: [Code; 3],
     fds: BTreeMap<String, Arc<OwnedFd>>,
     constants_size: usize,
     constants_set: Vec<u8>,
@@ -552,8 +560,13 @@ fn check_layout(name: &str, fd: &OwnedFd, shape: MapShape, options: &LoadOptions
 /// `BPF_MAP_TYPE_RINGBUF`: has neither keys nor values, though its definition names the records' type.
 const RING_BUFFER: u32 = 27;
 
-fn load_program(code: &object::Code) -> Result<Program, LoadError> {
-    let load = |log: &mut [u8]| bpf::load_classifier(code.name, &code.instructions, &code.license, log);
+fn load_program(code: &Code) -> Result<Program, LoadError> {
+    let refused = |source| LoadError::Verifier { program: code.name, source, log: String::new() };
+    let types = bpf::load_types(&functions::types()).map_err(refused)?;
+    let Code { name, license, instructions, functions } = code;
+    let load = |log: &mut [u8]| {
+        bpf::load_classifier(name, instructions, license, functions, Some(types.as_fd()), log)
+    };
     let fd = match load(&mut []) {
         Ok(fd) => fd,
         Err(source) if source.raw_os_error() == Some(libc::EPERM) => return Err(LoadError::NotAllowed),
@@ -572,7 +585,7 @@ fn load_program(code: &object::Code) -> Result<Program, LoadError> {
         source,
         log: String::new(),
     })?;
-    Ok(Program { fd, id: info.id, tag: info.tag })
+    Ok(Program { fd, id: info.id, tag: info.tag, verified: info.verified })
 }
 
 /// The end of the verifier's log, which says why.

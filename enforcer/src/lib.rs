@@ -10,6 +10,7 @@ mod bpf;
 pub mod drop_reason;
 pub mod error;
 pub mod events;
+mod functions;
 pub mod instance;
 pub mod lockstep;
 pub mod maps;

@@ -16,6 +16,7 @@ use netlab_ebpf::reason::Reason;
 use sha2::{Digest, Sha256};
 
 use crate::bpf::MapShape;
+use crate::functions::{self, FunctionInfo};
 
 /// ELF headers are read in place, so the bytes must be aligned for them.
 #[repr(C, align(8))]
@@ -66,6 +67,7 @@ pub(crate) struct Code {
     pub(crate) name: &'static str,
     pub(crate) license: CString,
     pub(crate) instructions: Vec<bpf_insn>,
+    pub(crate) functions: Vec<FunctionInfo>,
 }
 
 /// The object, read.
@@ -136,8 +138,11 @@ impl Object {
     fn code(&self, name: &'static str) -> Result<Code, ObjectError> {
         let program = self.object.programs.get(name).ok_or(ObjectError::NoProgram { name })?;
         let function = self.object.functions.get(&program.function_key());
-        let instructions = function.ok_or(ObjectError::NoProgram { name })?.instructions.clone();
-        Ok(Code { name, license: program.license.clone(), instructions })
+        let function = function.ok_or(ObjectError::NoProgram { name })?;
+        let instructions = function.instructions.clone();
+        let said = &function.func_info.func_info;
+        let functions = functions::functions(self.object.btf.as_ref(), &instructions, said);
+        Ok(Code { name, license: program.license.clone(), instructions, functions })
     }
 }
 
@@ -236,5 +241,16 @@ mod tests {
         let constants = |globals| Object::read(globals).expect("readable").maps()[CONSTANTS].data.clone();
         assert_ne!(constants(GLOBALS), constants(Globals { lab: 1, ..GLOBALS }));
         assert_eq!(constants(GLOBALS), constants(GLOBALS));
+    }
+
+    #[test]
+    fn every_part_is_told_to_the_kernel() {
+        let object = Object::read(GLOBALS).expect("readable");
+        let fds = object.maps().into_keys().map(|name| (name, 3)).collect();
+        let [from_pod, to_pod, to_wire] = object.link(&fds).expect("linked");
+        for (code, parts) in [(&from_pod, 7), (&to_pod, 7), (&to_wire, 2)] {
+            let told = code.functions.iter().filter(|function| function.is_part()).count();
+            assert_eq!(told, parts, "{}", code.name);
+        }
     }
 }

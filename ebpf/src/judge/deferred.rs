@@ -5,8 +5,7 @@
 //! device by which it leaves. Invariant: the sender is known by the interface that the packet came in by, never by an
 //! address, which the node may have replaced; each packet is judged by itself and remembered by nobody.
 
-use super::row::endpoint_row;
-use super::{Decision, Hook, Judgement, Scratch, Tables, Walk};
+use super::{Apart, Decision, Hook, Judgement, Scratch, Tables, Walk};
 use crate::abi::{Device, Direction, FragmentKey, FragmentValue, Word};
 use crate::packet::{self, Bytes, Frame, Packet, Part};
 use crate::reason::Reason;
@@ -52,7 +51,7 @@ pub fn decide_deferred<T: Tables>(
         walk.later_deferred(scratch);
     } else {
         walk.set_flow_key(scratch);
-        endpoint_row(tables, scratch, Direction::Egress);
+        let scratch = tables.apart(Apart::Endpoint(Direction::Egress), scratch);
         if scratch.packet.part == Part::First && scratch.decision.allow {
             let value = FragmentValue { word, entry: scratch.decision.entry, seen: tables.now() };
             tables.insert_fragment(&walk.deferred_fragment(scratch), &value);

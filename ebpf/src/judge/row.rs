@@ -4,7 +4,7 @@
 //! the reader (its echo is another key's), is [`Reason::NoEntry`], never a guess. An address that the node translates is
 //! judged as each of the places to which it may lead, and decided here only if they all agree.
 
-use super::{Decision, Scratch, Tables};
+use super::{Apart, Decision, Scratch, Tables};
 use crate::abi::{
     Address, CidrKey, Direction, PORT_CLASS_ICMP, PORT_CLASS_OTHER, PolicyKey, PolicyValue, ServiceKey,
     ServiceTargets, Transport, echo_address, port_page_index,
@@ -13,17 +13,25 @@ use crate::packet::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::reason::Reason;
 
 /// The one row that decides for a flow opened in `direction`, as the pod sees it.
-#[inline(never)]
-pub(super) fn row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
-    if direction == Direction::Egress && scratch.word.isolated(direction) && service(tables, scratch) {
-        return;
+#[inline(always)]
+pub(super) fn row<'scratch, T: Tables>(
+    tables: &T,
+    scratch: &'scratch mut Scratch,
+    direction: Direction,
+) -> &'scratch mut Scratch {
+    if direction == Direction::Egress && scratch.word.isolated(direction) {
+        let scratch = tables.apart(Apart::Service, scratch);
+        if scratch.translated {
+            return scratch;
+        }
+        return tables.apart(Apart::Endpoint(direction), scratch);
     }
-    endpoint_row(tables, scratch, direction);
+    tables.apart(Apart::Endpoint(direction), scratch)
 }
 
 /// The same, where the remote end is whoever has the address.
 #[inline(always)]
-pub(super) fn endpoint_row<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
+pub(super) fn endpoint<T: Tables>(tables: &T, scratch: &mut Scratch, direction: Direction) {
     scratch.decision = Decision::built_in(Reason::NoEntry);
     let ruleset = scratch.word.ruleset();
     if !scratch.word.isolated(direction) {
@@ -44,27 +52,30 @@ pub(super) fn endpoint_row<T: Tables>(tables: &T, scratch: &mut Scratch, directi
     lookup(tables, &PolicyKey::new(ruleset, direction, port_class, peer_class), &mut scratch.decision);
 }
 
-/// Decides for an address that this node translates: false when it is none.
-#[inline(never)]
-fn service<T: Tables>(tables: &T, scratch: &mut Scratch) -> bool {
+/// Decides for an address that this node translates.
+#[inline(always)]
+pub(super) fn service<T: Tables>(tables: &T, scratch: &mut Scratch) {
+    scratch.translated = false;
     let flow = &scratch.key;
     if !matches!(flow.protocol, TCP | UDP | SCTP) {
-        return false;
+        return;
     }
     let key = ServiceKey { address: flow.remote, port: flow.remote_port, protocol: flow.protocol, zero: 0 };
     if !tables.service(&key, &mut scratch.service) {
-        return false;
+        return;
     }
     if scratch.service.echo != key.echo() {
         scratch.decision = Decision::built_in(Reason::NoEntry);
-        return true;
+        scratch.translated = true;
+        return;
     }
     if scratch.word.generation() < scratch.service.since {
         scratch.service.targets = scratch.service.former;
     }
     if scratch.service.targets.count == 0 {
-        return false;
+        return;
     }
+    scratch.translated = true;
     let scratch = tables.opaque(scratch);
     scratch.decision = Decision::built_in(Reason::NoEntry);
     scratch.differ = usize::from(scratch.service.targets.count) > ServiceTargets::MOST;
@@ -72,7 +83,7 @@ fn service<T: Tables>(tables: &T, scratch: &mut Scratch) -> bool {
         if scratch.differ || index >= scratch.service.targets.count as usize {
             break;
         }
-        target(tables, scratch, index);
+        tables.apart(Apart::Target(index), scratch);
     }
     let scratch = tables.opaque(scratch);
     if scratch.differ {
@@ -80,13 +91,12 @@ fn service<T: Tables>(tables: &T, scratch: &mut Scratch) -> bool {
         scratch.decision =
             Decision::built_in(if deferrable { Reason::Deferred } else { Reason::ServiceMixed });
     }
-    true
 }
 
 /// Judges one target by its own row. The first one's decision stands as long as the others do not differ; what has no
 /// row is dropped.
-#[inline(never)]
-fn target<T: Tables>(tables: &T, scratch: &mut Scratch, index: usize) {
+#[inline(always)]
+pub(super) fn target<T: Tables>(tables: &T, scratch: &mut Scratch, index: usize) {
     let Some(target) = scratch.service.targets.list.get(index).copied() else { return };
     let (ruleset, protocol) = (scratch.word.ruleset(), scratch.key.protocol);
     let mut decision = Decision::built_in(Reason::NoEntry);

@@ -10,6 +10,8 @@
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod parts;
+#[cfg(target_arch = "bpf")]
 mod report;
 #[cfg(target_arch = "bpf")]
 mod skb;

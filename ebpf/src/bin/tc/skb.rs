@@ -7,7 +7,9 @@ use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_skb_load_bytes, bpf_skb_pull_data};
 use netlab_ebpf::abi::{Address, from_words};
-use netlab_ebpf::packet::{Bytes, View};
+use netlab_ebpf::packet::{Bytes, Frame, Packet, View};
+
+use crate::parts;
 
 /// Ethernet, IPv6 and TCP headers without options: what is read by direct access.
 const HEADERS: u32 = 14 + 40 + 20;
@@ -33,6 +35,13 @@ impl Skb {
             unsafe { bpf_skb_pull_data(context, length.min(HEADERS)) };
             (start, end) = linear(context);
         }
+        Self { context, start, end }
+    }
+
+    /// Wraps a context that was wrapped before, in another function.
+    #[inline(always)]
+    pub(crate) fn again(context: *mut __sk_buff) -> Self {
+        let (start, end) = linear(context);
         Self { context, start, end }
     }
 
@@ -125,6 +134,11 @@ impl Bytes for Skb {
     fn read<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
         let mut bytes = [0_u8; N];
         if self.load(offset, bytes.as_mut_ptr().cast(), N as u32) { Some(bytes) } else { None }
+    }
+
+    #[inline(always)]
+    fn extension_headers(&self, packet: &mut Packet, end: u32) -> Frame {
+        parts::extension_headers(self.context, packet, end)
     }
 
     /// By words: an address read by bytes would be kept in sixteen places.

@@ -10,14 +10,15 @@ use netlab_ebpf::abi::{
     Address, CidrKey, Device, Flow, FlowKey, FragmentKey, FragmentValue, PeerValue, PolicyKey, PolicyValue,
     RulesetPorts, ServiceKey, ServiceValue, Word,
 };
-use netlab_ebpf::judge::{Scratch, Socket, Tables};
+use netlab_ebpf::judge::{Apart, Scratch, Socket, Tables, Walked};
+use netlab_ebpf::packet::Bytes;
 
 use crate::maps::{
     CIDRS, CONNTRACK4, CONNTRACK6, DEVICES, FRAGMENTS, PEERS, POLICY, PORT_CLASSES, PORT_PAGES, RULESETS,
     SCRATCH, SECONDS_PER_JIFFY, SERVICES,
 };
 use crate::skb::Skb;
-use crate::socket;
+use crate::{parts, socket};
 
 /// The record of an interface, and its word by itself.
 #[inline(always)]
@@ -142,6 +143,22 @@ impl Tables for Maps {
     #[inline(always)]
     fn socket(&self, netns: i32, key: &FlowKey) -> Socket {
         socket::find(self.0, netns, key)
+    }
+
+    #[inline(always)]
+    fn apart<'scratch>(&self, part: Apart, scratch: &'scratch mut Scratch) -> &'scratch mut Scratch {
+        parts::apart(self.0.context(), part, scratch)
+    }
+
+    #[inline(always)]
+    fn walked<'scratch, B: Bytes>(
+        &self,
+        part: Walked,
+        _: &B,
+        _: &Device,
+        scratch: &'scratch mut Scratch,
+    ) -> &'scratch mut Scratch {
+        parts::walked(self.0.context(), part, scratch)
     }
 
     #[inline(always)]
