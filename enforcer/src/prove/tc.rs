@@ -5,6 +5,7 @@
 //! packet, and its decisions are found among the events by its own tuple.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -17,7 +18,10 @@ use netlab_core::policy::frame::{Tuple, opening};
 use netlab_core::policy::image::Image;
 use netlab_core::policy::query::Pair;
 use netlab_core::policy::trial::HopVerdict;
-use netlab_ebpf::abi::{Address, Device, Direction, Event, PolicyValue, ServiceKey, ServiceValue, mapped};
+use netlab_ebpf::abi::{
+    Address, Device, Direction, Event, PolicyValue, ServiceKey, ServiceTarget, ServiceTargets, ServiceValue,
+    mapped,
+};
 use netlab_ebpf::reason::{FIRST_COMPILED_ENTRY, Reason};
 use netlab_lab::Lab;
 use netlab_lab::traffic::{Sent, Wait};
@@ -357,7 +361,7 @@ impl TcPlace {
         let compiled = enforced.image.services.get(&key).copied();
         if found != compiled {
             let words =
-                |value: Option<ServiceValue>| value.map_or_else(|| "no row".to_owned(), targets_words);
+                |value: Option<ServiceValue>| value.map_or_else(|| "no row".to_owned(), service_words);
             differences.push(format!(
                 "SERVICES id {} {}:{}: compiled {}, the kernel holds {}",
                 map.id(),
@@ -371,11 +375,26 @@ impl TcPlace {
     }
 }
 
-fn targets_words(value: ServiceValue) -> String {
-    let targets = value.targets.list.iter().take(usize::from(value.targets.count));
-    let list: Vec<String> =
-        targets.map(|target| format!("class {} port {}", target.peer_class, target.port)).collect();
-    format!("{} (count {}, flags {})", list.join(", "), value.targets.count, value.targets.flags)
+/// All that a row says: what differs must be among it.
+fn service_words(value: ServiceValue) -> String {
+    let ServiceValue { targets, former, since, echo } = value;
+    let mut words = targets_words(targets);
+    if since != 0 || former != ServiceTargets::default() {
+        let _ = write!(words, ", from generation {since} on, formerly {}", targets_words(former));
+    }
+    let _ = write!(words, ", echo {echo:#x}");
+    words
+}
+
+fn targets_words(targets: ServiceTargets) -> String {
+    let ServiceTargets { list, count, flags, .. } = targets;
+    let list: Vec<String> = list
+        .into_iter()
+        .filter(|target| *target != ServiceTarget::default())
+        .map(|target| format!("class {} port {}", target.peer_class, target.port))
+        .collect();
+    let list = if list.is_empty() { "no endpoint".to_owned() } else { list.join(", ") };
+    format!("{list} (count {count}, flags {flags})")
 }
 
 fn enforce(

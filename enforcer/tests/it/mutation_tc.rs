@@ -6,7 +6,8 @@
 
 use netlab_ebpf::abi::{
     Address, CidrKey, Device, Direction, PeerValue, PolicyKey, PolicyValue, PortPage, RulesetPorts,
-    Transport, Word, echo_address, mapped, port_page_index,
+    ServiceKey, ServiceTarget, ServiceTargets, ServiceValue, Transport, Word, echo_address, mapped,
+    port_page_index,
 };
 use netlab_enforcer::LoadOptions;
 use netlab_enforcer::maps::PolicyMaps;
@@ -18,7 +19,7 @@ use crate::bpf_require::datapath;
 use crate::mutation_world::{
     AFTER_RANGE, ALLOWED, ALLOWED_UDP, API, Ask, BY_NODE, CACHE, DB, DENIED, IN_BLOCK, IN_BLOCK_FIRST,
     IN_BLOCK6, IN_EXCEPTION, KEPT, LAST_OF_BLOCK, LAST_OF_RANGE, LEAVING, OPEN, OTHER_POD, OUTSIDE6, Seen,
-    WEB, is_wanted, side_by_side, unseen,
+    TO_API, TO_BOTH_API, TO_BOTH_WEB, TO_WEB, TO_WEB_ITSELF, WEB, is_wanted, side_by_side, unseen,
 };
 
 /// One fault.
@@ -146,6 +147,87 @@ const FAULTS: &[Fault] = &[
     by_proof("no class for the rest of the world", OUTSIDE6, "decided deny by entry 16", |m| {
         m.maps.cidrs.remove(&CidrKey { prefix: 0, address: [0; 16] }).expect("removable");
     }),
+    // SERVICES
+    by_proof("Service missing", TO_API, "wire says deny", |m| {
+        m.maps.services.remove(&m.service(1)).expect("removable");
+    }),
+    by_proof("Service without a target", TO_API, "wire says deny", |m| {
+        m.change_service(1, |value| value.targets = ServiceTargets::default());
+    }),
+    by_proof("target of a class that is admitted", TO_WEB, "wire says allow", |m| {
+        let class = m.class_of(mapped(API));
+        m.change_service(2, |value| value.targets.list[0].peer_class = class);
+    }),
+    by_proof("target of a class that is not", TO_API, "wire says deny", |m| {
+        let class = m.class_of(mapped(WEB));
+        m.change_service(1, |value| value.targets.list[0].peer_class = class);
+    }),
+    by_proof("target of no class", TO_API, "decided deny by entry 16", |m| {
+        m.change_service(1, |value| value.targets.list[0].peer_class = 0);
+    }),
+    by_proof("target's port is the Service's", TO_API, "wire says deny", |m| {
+        m.change_service(1, |value| value.targets.list[0].port = 80);
+    }),
+    by_proof("target's port in the other byte order", TO_API, "wire says deny", |m| {
+        m.change_service(1, |value| value.targets.list[0].port = 8080_u16.swap_bytes());
+    }),
+    by_proof("Service with the echo of another", TO_API, "decided deny by entry 16", |m| {
+        let echo = m.service(2).echo();
+        m.change_service(1, |value| value.echo = echo);
+    }),
+    by_proof("Service of another protocol", TO_API, "wire says deny", |m| {
+        m.move_service(1, |key| ServiceKey { protocol: 17, ..key });
+    }),
+    by_proof("Service with its port in the other byte order", TO_API, "wire says deny", |m| {
+        m.move_service(1, |key| ServiceKey { port: key.port.swap_bytes(), ..key });
+    }),
+    by_proof("Service with its address reversed", TO_API, "wire says deny", |m| {
+        m.move_service(1, |key| ServiceKey { address: mapped([1, 0, 96, 10]), ..key });
+    }),
+    by_proof("endpoints of two Services exchanged", TO_WEB, "wire says allow", |m| {
+        let [to_api, to_web] = [1, 2].map(|last| m.service_value(last).targets);
+        m.change_service(1, |value| value.targets = to_web);
+        m.change_service(2, |value| value.targets = to_api);
+    }),
+    by_proof("a Service in a pod's own place", TO_WEB_ITSELF, "wire says allow", |m| {
+        let key = ServiceKey { address: mapped(WEB), port: 8080, ..m.service(1) };
+        let value = ServiceValue { echo: key.echo(), ..m.service_value(1) };
+        m.maps.services.set(&key, &value).expect("writable");
+    }),
+    by_proof("endpoints of a former change", TO_API, "wire says deny", |m| {
+        let former = m.service_value(2).targets;
+        m.change_service(1, |value| (value.former, value.since) = (former, u32::MAX));
+    }),
+    by_proof("of two endpoints only the admitted one", TO_BOTH_WEB, "wire says allow", |m| {
+        let class = m.class_of(mapped(API));
+        m.change_service(3, |value| value.keep(class));
+    }),
+    by_proof("of two endpoints only the other one", TO_BOTH_API, "wire says deny", |m| {
+        let class = m.class_of(mapped(WEB));
+        m.change_service(3, |value| value.keep(class));
+    }),
+    by_proof("endpoints that are not told apart behind the node", TO_BOTH_API, "wire says deny", |m| {
+        m.change_service(3, |value| value.targets.flags = 0);
+    }),
+    by_proof("one endpoint too many to be listed", TO_API, "the packet was decided", |m| {
+        m.change_service(1, |value| {
+            value.targets = ServiceTargets {
+                count: ServiceTargets::TOO_MANY,
+                flags: value.targets.flags,
+                ..ServiceTargets::default()
+            };
+        });
+    }),
+    // Every pod is of this change's generation, so no packet meets these.
+    by_proof("endpoints that were left from a former change", TO_API, "formerly class", |m| {
+        let former = m.service_value(2).targets;
+        m.change_service(1, |value| value.former = former);
+    }),
+    by_audit("a Service that nobody has", TO_API, "SERVICES", |m| {
+        let key = ServiceKey { address: mapped([10, 96, 0, 99]), ..m.service(1) };
+        let value = ServiceValue { echo: key.echo(), ..m.service_value(1) };
+        m.maps.services.set(&key, &value).expect("writable");
+    }),
     // RULESETS, PORT_PAGES and PORT_CLASSES
     by_proof("port page in the other byte order", ALLOWED, "wire says deny", |m| {
         m.exchange_pages((Transport::Tcp, 0x1538), (Transport::Tcp, 0x3815));
@@ -238,7 +320,48 @@ const fn address6(start: [u16; 3]) -> Address {
     std::net::Ipv6Addr::new(start[0], start[1], start[2], 0, 0, 0, 0, 0).octets()
 }
 
+/// Edits of a value.
+trait Keep {
+    /// Leaves only the targets of one class.
+    fn keep(&mut self, class: u32);
+}
+
+impl Keep for ServiceValue {
+    fn keep(&mut self, class: u32) {
+        let kept = self.targets.list.into_iter().find(|target| target.peer_class == class);
+        let mut list = <[ServiceTarget; ServiceTargets::MOST]>::default();
+        list[0] = kept.expect("a target of the class");
+        self.targets = ServiceTargets { list, count: 1, ..self.targets };
+    }
+}
+
 impl Maps<'_> {
+    /// The Service at 10.96.0.`last`, TCP port 80.
+    #[expect(clippy::unused_self, reason = "reads as the others do")]
+    fn service(&self, last: u8) -> ServiceKey {
+        ServiceKey { address: mapped([10, 96, 0, last]), port: 80, protocol: 6, zero: 0 }
+    }
+
+    fn service_value(&self, last: u8) -> ServiceValue {
+        self.maps.services.get(&self.service(last)).expect("readable").expect("a Service")
+    }
+
+    fn change_service(&self, last: u8, change: impl FnOnce(&mut ServiceValue)) {
+        let before = self.service_value(last);
+        let mut value = before;
+        change(&mut value);
+        assert_ne!(value, before, "the fault changes nothing");
+        self.maps.services.set(&self.service(last), &value).expect("writable");
+    }
+
+    /// To another key, with the echo that belongs there.
+    fn move_service(&self, last: u8, to: impl FnOnce(ServiceKey) -> ServiceKey) {
+        let (from, value) = (self.service(last), self.service_value(last));
+        assert!(self.maps.services.remove(&from).expect("removable"));
+        let key = to(from);
+        self.maps.services.set(&key, &ServiceValue { echo: key.echo(), ..value }).expect("writable");
+    }
+
     fn rewrite(&self, change: impl FnOnce(&mut PolicyValue)) {
         let mut value =
             self.maps.policy.get(&self.row).expect("readable").expect("the deciding row is there");

@@ -7,6 +7,7 @@ use std::thread;
 
 use netlab_core::input::{Budget, Document, Loaded, load};
 use netlab_core::model::cluster::ObjectKey;
+use netlab_core::policy::backends::{backends, service_port};
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::query::{End, Query, Service};
 use netlab_enforcer::prove::proof::{Proof, ProofOutcome};
@@ -43,6 +44,44 @@ metadata: {name: cache, namespace: shop, labels: {app: cache}}
 spec: {nodeName: one, containers: [{name: c}]}
 status: {podIPs: [{ip: 10.1.0.5}]}
 ---
+apiVersion: v1
+kind: Pod
+metadata: {name: asker, namespace: shop, labels: {app: asker}}
+spec: {nodeName: one, containers: [{name: c}]}
+status: {podIPs: [{ip: 10.1.0.6}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: to-api, namespace: shop}
+spec: {clusterIP: 10.96.0.1, selector: {app: api}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: to-web, namespace: shop}
+spec: {clusterIP: 10.96.0.2, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: to-both, namespace: shop}
+spec: {clusterIP: 10.96.0.3, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: to-both-1, namespace: shop, labels: {kubernetes.io/service-name: to-both}}
+addressType: IPv4
+ports: [{name: '', port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.1.0.2], nodeName: one}, {addresses: [10.1.0.4], nodeName: one}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: asker, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: asker}}
+  policyTypes: [Egress]
+  egress:
+  - to: [{podSelector: {matchLabels: {app: api}}}]
+    ports: [{port: 8080}]
+---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: cache, namespace: shop}
@@ -74,6 +113,7 @@ spec:
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask {
     from: &'static str,
+    /// An address, a pod, or a pod that a Service is to lead to: `SERVICE > POD`.
     to: &'static str,
     protocol: u8,
     port: u16,
@@ -117,6 +157,17 @@ pub(crate) const OPEN: Ask = ask("web", "api", 6, 80, Verdict::Allow);
 /// To the pod of another policy.
 pub(crate) const OTHER_POD: Ask = ask("web", "cache", 6, 5432, Verdict::Allow);
 
+/// Through a Service, whose one endpoint a rule admits.
+pub(crate) const TO_API: Ask = ask("asker", "to-api > api", 6, 80, Verdict::Allow);
+/// Through a Service to what no rule admits.
+pub(crate) const TO_WEB: Ask = ask("asker", "to-web > web", 6, 80, Verdict::Deny);
+/// To the admitted one of two endpoints of a Service.
+pub(crate) const TO_BOTH_API: Ask = ask("asker", "to-both > api", 6, 80, Verdict::Allow);
+/// To the other one.
+pub(crate) const TO_BOTH_WEB: Ask = ask("asker", "to-both > web", 6, 80, Verdict::Deny);
+/// To a pod itself that no rule admits.
+pub(crate) const TO_WEB_ITSELF: Ask = ask("asker", "web", 6, 8080, Verdict::Deny);
+
 /// Addresses of the pods.
 pub(crate) const DB: [u8; 4] = [10, 1, 0, 3];
 pub(crate) const API: [u8; 4] = [10, 1, 0, 4];
@@ -139,13 +190,23 @@ fn world() -> Loaded {
 }
 
 impl Ask {
-    fn query(self) -> Query {
+    fn query(self, loaded: &Loaded) -> Query {
         let end = |text: &str| match text.parse() {
             Ok(address) => End::Address(address),
             Err(_) => End::Pod(ObjectKey::new("shop", text)),
         };
-        let service = Service::Port { protocol: self.protocol, port: self.port };
-        Query { from: vec![end(self.from)], to: vec![end(self.to)], service }
+        let from = vec![end(self.from)];
+        let Some((name, _)) = self.to.split_once(" > ") else {
+            let service = Service::Port { protocol: self.protocol, port: self.port };
+            return Query { from, to: vec![end(self.to)], service };
+        };
+        let key = ObjectKey::new("shop", name);
+        let port = service_port(&loaded.cluster, &key, None).expect("it has one");
+        assert_eq!(port.port, self.port, "{self:?}");
+        let all = backends(&loaded.cluster, &key, port);
+        let addresses = loaded.cluster.services[&key].cluster_ips.clone();
+        let to = all.iter().map(|backend| backend.end.clone()).collect();
+        Query { from, to, service: Service::Backends { all, addresses, port: port.port } }
     }
 
     pub(crate) fn prove_with(
@@ -154,10 +215,12 @@ impl Ask {
         datapath: Datapath,
         interfere: Interference<'_>,
     ) -> Proof {
-        let proven = prove_with(loaded, &self.query(), datapath, interfere)
+        let proven = prove_with(loaded, &self.query(loaded), datapath, interfere)
             .unwrap_or_else(|error| panic!("{self:?}: {error:?}"));
-        let [proof] =
-            proven.proofs.try_into().unwrap_or_else(|_| panic!("{self:?}: one pair is asked about"));
+        let wanted = self.to.split_once(" > ").map(|(_, pod)| format!("shop/{pod}"));
+        let mut proofs = proven.proofs;
+        proofs.retain(|proof| wanted.as_ref().is_none_or(|pod| proof.query.to == *pod));
+        let [proof] = proofs.try_into().unwrap_or_else(|_| panic!("{self:?}: one pair is asked about"));
         proof
     }
 }
