@@ -121,3 +121,64 @@ fn connections_to_a_service_are_those_to_the_port_of_each_pod() {
     let run = netlab_reading(BEHIND, &question);
     assert_eq!(run.stdout, "from,to,allowed\nx/b[Pod],x/a[Pod],TCP 8080\nx/client[Pod],x/a[Pod],TCP 8080\n");
 }
+
+const ALIASES: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: outside, namespace: x}
+spec: {type: ExternalName, externalName: db.example.org, ports: [{port: 5432}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: inside, namespace: x}
+spec: {type: ExternalName, externalName: s.x.svc.cluster.local.}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: bare, namespace: x}
+spec: {clusterIP: None, selector: {app: a}, ports: [{port: 80}]}
+";
+
+/// A policy cannot know what a name leads to: nobody is told that it may or may not be reached, but what to ask instead.
+#[test]
+fn an_alias_has_no_verdict_and_says_what_to_ask() {
+    let text = format!("{BEHIND}{ALIASES}");
+    for (name, wanted) in [
+        (
+            "outside",
+            "DNS answers with db.example.org, and policies judge what that name leads to; ask about one of its",
+        ),
+        (
+            "inside",
+            "DNS answers with s.x.svc.cluster.local., and policies judge what that name leads to; ask about svc/x/s",
+        ),
+    ] {
+        for command in ["eval", "prove"] {
+            let to = format!("svc/x/{name}");
+            let run = netlab_reading(
+                &text,
+                &["policy", command, "-f", "-", "--from", "x/client", "--to", &to, "--port", "5432"],
+            );
+            let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{said}");
+            assert!(said.contains(wanted), "{command} {name}: {said}");
+        }
+    }
+    for (name, wanted) in [
+        (
+            "outside",
+            "no proxy has rules for x/outside: it is of type ExternalName: DNS answers with db.example.org",
+        ),
+        ("bare", "no proxy has rules for x/bare: it is headless"),
+    ] {
+        let service = format!("x/{name}");
+        let run =
+            netlab_reading(&text, &["service", "trace", &service, "-f", "-", "--iptables-save", "/dev/null"]);
+        let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{said}");
+        assert!(said.contains(wanted), "{name}: {said}");
+        let run = netlab_reading(&text, &["service", "endpoints", &service, "-f", "-"]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.stdout.starts_with(&format!("no proxy handles x/{name}: it is ")), "{run:?}");
+    }
+}

@@ -41,10 +41,17 @@ pub enum ServiceError {
         service: ObjectKey,
     },
     /// `type: ExternalName`.
-    #[error("Service {service} is a name for something outside: it has no endpoints")]
+    #[error(
+        "Service {service} is an alias: DNS answers with {name}, and policies judge what that name leads to; ask about {}",
+        .leads_to.as_ref().map_or_else(|| "one of its addresses".to_owned(), |key| format!("svc/{key}"))
+    )]
     ExternalName {
         /// Which.
         service: ObjectKey,
+        /// `spec.externalName`.
+        name: String,
+        /// The Service of the cluster whose name that is.
+        leads_to: Option<ObjectKey>,
     },
     /// It has several ports, or none.
     #[error("Service {service} has {}: say which port", listed(.ports))]
@@ -124,9 +131,22 @@ pub fn service_port<'c>(
 pub fn service<'c>(cluster: &'c Cluster, key: &ObjectKey) -> Result<&'c Service, ServiceError> {
     let service = cluster.services.get(key).ok_or_else(|| ServiceError::NotThere { service: key.clone() })?;
     if service.service_type == ServiceType::ExternalName {
-        return Err(ServiceError::ExternalName { service: key.clone() });
+        let name = service.external_name.clone().unwrap_or_default();
+        return Err(ServiceError::ExternalName {
+            service: key.clone(),
+            leads_to: service_of_name(cluster, &name),
+            name,
+        });
     }
     Ok(service)
+}
+
+/// The Service whose DNS name this is: `NAME.NAMESPACE.svc` and a domain of the cluster, whatever that is.
+fn service_of_name(cluster: &Cluster, name: &str) -> Option<ObjectKey> {
+    let mut labels = name.trim_end_matches('.').split('.');
+    let (service, namespace) = (labels.next()?, labels.next()?);
+    let key = ObjectKey::new(namespace, service);
+    (labels.next() == Some("svc") && cluster.services.contains_key(&key)).then_some(key)
 }
 
 /// Where one port of a Service leads, sorted: to what is ready, or, where nothing is, to what is ending and still

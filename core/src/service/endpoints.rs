@@ -140,7 +140,8 @@ pub(super) fn traffic_policy(service: &Service, node_port: Option<u16>) -> Traff
 }
 
 /// Why the cluster's proxies do nothing for a Service (`pkg/proxy/util/utils.go` `ShouldSkipService`).
-pub(super) fn not_proxied(service: &Service) -> Option<String> {
+#[must_use]
+pub fn not_proxied(service: &Service) -> Option<String> {
     if service.service_type == ServiceType::ExternalName {
         let name = service.external_name.as_deref().unwrap_or("a name outside");
         Some(format!("it is of type ExternalName: DNS answers with {name}, and clients connect there"))

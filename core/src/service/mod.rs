@@ -23,7 +23,8 @@ pub mod trace;
 
 pub use backends::backends;
 pub use endpoints::{
-    Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints, unknown_slices,
+    Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints, not_proxied,
+    unknown_slices,
 };
 pub use families::families;
 pub use port_name::ServicePortName;

@@ -12,7 +12,7 @@ use netlab_core::service::conntrack::{ServiceConntrack, judge};
 use netlab_core::service::expected::{ExpectedPort, expected, expected_of};
 use netlab_core::service::iptables::ProxyOptions;
 use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
-use netlab_core::service::{families, unknown_slices};
+use netlab_core::service::{families, not_proxied, unknown_slices};
 
 use serde::Serialize;
 
@@ -141,13 +141,21 @@ impl Question<'_> {
         let mut traced = traced.into_iter();
         let Some((mut trace, source)) = traced.next() else {
             let families: Vec<&str> = given.iter().map(|one| one.rules.family().as_str()).collect();
-            let what = format!("no proxy has rules for {} in {}", self.key, families.join(" and "));
-            return Err(Failure::unreadable(what).hint("`netlab service endpoints` says why"));
+            return Err(self.without_rules(&format!(" in {}", families.join(" and "))));
         };
         for (left, _) in traced {
             trace.leftover(&left);
         }
         Ok((trace, source))
+    }
+
+    /// Why there is nothing to follow.
+    fn without_rules(&self, place: &str) -> Failure {
+        let what = format!("no proxy has rules for {}", self.key);
+        match self.cluster.services.get(self.key).and_then(not_proxied) {
+            Some(why) => Failure::unreadable(format!("{what}: {why}")),
+            None => Failure::unreadable(format!("{what}{place}")).hint("`netlab service endpoints` says why"),
+        }
     }
 
     /// The ports in all families, for what is no matter of nodes.
@@ -182,8 +190,7 @@ impl Question<'_> {
             node = of;
         }
         if by_family.is_empty() {
-            return Err(Failure::unreadable(format!("no proxy has rules for {}", self.key))
-                .hint("`netlab service endpoints` says why"));
+            return Err(self.without_rules(""));
         }
         let ports: Vec<Ports<'_>> = by_family
             .iter()
