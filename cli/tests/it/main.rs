@@ -18,6 +18,7 @@ mod exposure;
 mod findings;
 mod garbage;
 mod help;
+mod hostile;
 mod input;
 mod lab;
 mod lab_diagnosis;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::help::pages;
+use crate::hostile::COMMANDS;
 use crate::run::{Run, netlab};
 
 /// Instead of the API, the web front may ask the database.
@@ -121,6 +122,32 @@ fn a_difference_needs_no_second_directory_then() {
     assert_eq!(json["removed"][0]["from"], "shop/api[Deployment]");
     assert_eq!(json["whatIf"]["replaced"][0]["name"], "db");
     assert_eq!(netlab(["policy", "diff", "-f", "examples/shop"]).code, Some(2));
+}
+
+#[test]
+fn every_policy_command_says_what_it_supposed() {
+    let new = Manifest::new("supposed", &WEB_ASKS.replace("name: db", "name: more"));
+    let changes = ["--with", new.path(), "--without", "NetworkPolicy/shop/default-deny"];
+    for command in COMMANDS.iter().filter(|command| !command.contains(&"--record")) {
+        let arguments = [&["policy"], *command, &["-f", "examples/shop"], &changes].concat();
+        let run = netlab(arguments.iter().chain(&["-o", "json"]));
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let supposed = &json["whatIf"];
+        assert_eq!(
+            (&supposed["added"][0]["name"], &supposed["removed"][0]["name"]),
+            (&"more".into(), &"default-deny".into()),
+            "{command:?}: {}{}",
+            run.stdout,
+            run.stderr
+        );
+        let text = netlab(&arguments).stdout;
+        let said = ["NetworkPolicy shop/more added", "NetworkPolicy shop/default-deny left out"];
+        let text = text.replace("\n         ", " ");
+        assert!(
+            text.contains("what if  ") && said.iter().all(|said| text.contains(said)),
+            "{command:?}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod catalog;
 pub mod code;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -38,11 +39,34 @@ pub struct ObjectRef {
 
 impl std::fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [kind, name] = [&self.kind, &self.name].map(|text| cut(text));
         match &self.namespace {
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+            Some(namespace) => write!(f, "{kind} {}/{name}", cut(namespace)),
+            None => write!(f, "{kind} {name}"),
         }
     }
+}
+
+/// The longest word that is told whole: no name, value or path that means something is longer.
+const LONGEST_WORD: usize = 400;
+
+/// A word, or the beginning of one that is too long for anybody to read.
+fn cut(word: &str) -> Cow<'_, str> {
+    if word.len() <= LONGEST_WORD {
+        return Cow::Borrowed(word);
+    }
+    let beginning: String = word.chars().take(LONGEST_WORD / 4).collect();
+    // What encloses it goes on doing so.
+    let end = word.chars().next_back().filter(|c| matches!(c, '`' | '"')).map_or(String::new(), String::from);
+    Cow::Owned(format!("{beginning}…{end}"))
+}
+
+/// A text all of whose words can be read.
+fn shortened(text: String) -> String {
+    if text.len() <= LONGEST_WORD {
+        return text;
+    }
+    text.split(' ').map(cut).collect::<Vec<_>>().join(" ")
 }
 
 /// One finding about the input.
@@ -88,7 +112,7 @@ impl Diagnostic {
     }
 
     fn new(code: &'static str, severity: Severity, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let message = shortened(message.into());
         Self {
             file: None,
             position: None,
@@ -134,7 +158,26 @@ impl Diagnostic {
     /// With what to do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(shortened(hint.into()));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_nobody_can_read_is_cut_and_all_others_stay() {
+        let long = "w".repeat(1_000_000);
+        let finding =
+            Diagnostic::error(code::INVALID_SELECTOR, format!("`{long}` is no label value: too long"))
+                .with_hint(format!("not {long}"));
+        assert_eq!(finding.message, format!("`{}…` is no label value: too long", "w".repeat(99)));
+        assert_eq!(finding.hint, Some(format!("not {}…", "w".repeat(100))));
+        let object = ObjectRef { kind: "Pod".into(), namespace: Some("a".into()), name: long };
+        assert_eq!(object.to_string(), format!("Pod a/{}…", "w".repeat(100)));
+        let short = format!("`{}` stays", "é".repeat(199));
+        assert_eq!(Diagnostic::note(code::INVALID_SELECTOR, short.clone()).message, short);
     }
 }
