@@ -150,6 +150,9 @@ pub struct Truth {
     pub hints: Vec<Hint>,
     /// What had to be assumed.
     pub assumed: Vec<String>,
+    /// Types that are not to be found behind an alias into the zone; the server then leaves the alias out.
+    #[serde(skip)]
+    dead_ends: BTreeSet<RecordType>,
 }
 
 impl Truth {
@@ -168,12 +171,23 @@ impl Truth {
     /// What a server should say to a question of this type.
     #[must_use]
     pub fn answer(&self, record: RecordType) -> Answer<'_> {
+        use RecordType::{A, Aaaa, Ptr, Txt};
         match (self.exists(), self.records.get(&record), self.records.get(&RecordType::Cname)) {
             (None, ..) => Answer::Unknown,
             (Some(false), ..) => Answer::NxDomain,
             (Some(true), Some(records), _) => Answer::Records(records),
-            (Some(true), None, Some(alias)) => Answer::Alias(alias),
-            (Some(true), None, None) => Answer::NoData,
+            // Only addresses are looked for behind an alias.
+            (Some(true), None, Some(alias))
+                if matches!(record, A | Aaaa) && !self.dead_ends.contains(&record) =>
+            {
+                Answer::Alias(alias)
+            }
+            // The plugin has nothing at an address's name but PTR, and goes on to who is asked next.
+            (Some(true), None, None) if self.what == What::Reverse && record != Ptr => Answer::Unknown,
+            // It knows this name by its text alone, and no text of a name without other records.
+            (Some(true), None, None) if self.what == What::Version => Answer::NxDomain,
+            (Some(true), None, None) if record == Txt && self.records.is_empty() => Answer::NxDomain,
+            (Some(true), None, _) => Answer::NoData,
         }
     }
 
@@ -198,6 +212,7 @@ pub fn truth(world: World<'_>, name: &str) -> Truth {
         why: String::new(),
         hints: Vec::new(),
         assumed: Vec::new(),
+        dead_ends: BTreeSet::new(),
     };
     let exists = |namespace: &str| world.cluster.namespaces.contains_key(namespace);
     match &asked.form {
@@ -211,6 +226,11 @@ pub fn truth(world: World<'_>, name: &str) -> Truth {
             truth.what = What::Version;
             truth.add(RecordType::Txt, "1.1.0");
             "the version of the DNS specification".clone_into(&mut truth.why);
+        }
+        Form::NameServer => {
+            truth.what = What::Outside;
+            "the zone's own name server: the addresses of the Service before the servers"
+                .clone_into(&mut truth.why);
         }
         Form::Namespace(namespace) if exists(namespace) => {
             node(&mut truth, "a namespace: only names below it have records");
@@ -310,7 +330,11 @@ fn endpoint_name(world: World<'_>, endpoint: &Endpoint, address: IpAddr) -> Stri
     }
     match address {
         IpAddr::V4(_) => address.to_string().replace('.', "-"),
-        IpAddr::V6(_) => address.to_string().replace(':', "-"),
+        IpAddr::V6(_) => {
+            let dashed = address.to_string().replace(':', "-");
+            // No label ends in a dash.
+            if dashed.ends_with('-') { dashed + "0" } else { dashed }
+        }
     }
 }
 
@@ -384,10 +408,40 @@ fn external_name(world: World<'_>, service: &Service, truth: &mut Truth) {
     truth.add(RecordType::Cname, format!("{}.", target.to_lowercase()));
     truth.why = format!("an alias of {target}");
     let further = Asked::parse(target, world.domain);
-    if further.form != Form::Outside && further.name != truth.name {
-        let target = self::truth(world, target);
-        if target.exists() == Some(false) {
-            truth.hints.push(Hint::ExternalNameDangles { target: target.name });
+    if further.form == Form::Outside {
+        return;
+    }
+    let end = end_of_aliases(world, &truth.name, further);
+    for record in [RecordType::A, RecordType::Aaaa] {
+        let is_dead = |end: &Truth| matches!(end.answer(record), Answer::NoData | Answer::NxDomain);
+        if end.as_ref().is_none_or(is_dead) {
+            truth.dead_ends.insert(record);
+        }
+    }
+    if let Some(end) = end.filter(|end| end.exists() == Some(false)) {
+        truth.hints.push(Hint::ExternalNameDangles { target: end.name });
+    }
+}
+
+/// What stands behind aliases within the zone; `None` when they go in a circle.
+fn end_of_aliases(world: World<'_>, from: &str, first: Asked) -> Option<Truth> {
+    let mut seen = BTreeSet::from([from.to_owned()]);
+    let mut asked = first;
+    loop {
+        if !seen.insert(asked.name.clone()) {
+            return None;
+        }
+        let alias = match &asked.form {
+            Form::Service { key } => world.cluster.services.get(key),
+            _ => None,
+        };
+        let target = alias
+            .filter(|service| service.service_type == ServiceType::ExternalName)
+            .and_then(|service| service.external_name.as_deref())
+            .filter(|target| !target.is_empty() && target.parse::<IpAddr>().is_err());
+        match target {
+            Some(target) => asked = Asked::parse(target, world.domain),
+            None => return Some(truth(world, &asked.name)),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 const MODULE: &str = "github.com/coredns/coredns";
-const VERSION: &str = "v1.15.0";
+pub(crate) const VERSION: &str = "v1.15.0";
 const CASES: &str = "dnsdiag/tests/data/corefiles.txt";
 
 /// What a server finds in its namespaces: an API's address and token, a node's file, a loopback device that is up.
@@ -24,8 +24,7 @@ const SCENE: &str = "ip link set lo up && mount -t tmpfs none /run && \
 #[expect(clippy::print_stdout, reason = "the verdict is the product")]
 pub(crate) fn run() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let place = target.join("peers").join("coredns");
+    let place = peers(root).join("coredns");
     let server = build(root, &place)?;
     let text = fs::read_to_string(root.join(CASES))?;
     let (mut asked, mut different) = (0, Vec::new());
@@ -59,7 +58,14 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-fn build(root: &Path, place: &Path) -> Result<PathBuf> {
+/// Where programs of others are kept.
+pub(crate) fn peers(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    target.join("peers")
+}
+
+/// Builds the server.
+pub(crate) fn build(root: &Path, place: &Path) -> Result<PathBuf> {
     fs::create_dir_all(place)?;
     fs::copy(root.join("xtask/peers/coredns/main.go"), place.join("main.go"))?;
     fs::write(

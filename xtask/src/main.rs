@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bpf;
 mod corefiles;
+mod dns_peers;
 mod docs;
 mod mutate;
 mod peers;
@@ -28,6 +29,8 @@ enum Task {
     Bpf(bpf::Arguments),
     /// Ask a real CoreDNS again what it makes of the recorded Corefiles.
     Corefiles,
+    /// Compare real DNS servers and resolvers with the lab's server, the models and the diagnosis.
+    DnsPeers(dns_peers::Arguments),
     /// Write the pages of docs that are generated, or check that they are current.
     Docs(docs::Arguments),
     /// Put known faults into a copy of the code, one at a time, and want each caught by a test.
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Bpf(arguments) => bpf::run(&arguments),
         Task::Corefiles => corefiles::run(),
+        Task::DnsPeers(arguments) => dns_peers::run(&arguments),
         Task::Docs(arguments) => docs::run(&arguments),
         Task::Mutate(arguments) => mutate::run(&arguments),
         Task::Peers(arguments) => peers::run(&arguments),

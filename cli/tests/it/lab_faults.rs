@@ -27,7 +27,7 @@ const SEEN: &[(&str, &[(&str, &str)])] = &[
     ("crash-loop", &[("vip", "refused"), ("node", "refused")]),
     ("out-of-memory", &[("vip", "refused"), ("node", "refused")]),
     ("headless-not-ready", &[("peers", "NXDOMAIN")]),
-    ("external-name", &[("billing", "billing.legacy.svc.cluster.local.")]),
+    ("external-name", &[("billing", "NOERROR")]),
     ("no-udp-rule", &[("vip", "refused"), ("vip tcp", "10.96.12.9")]),
     ("no-tcp-rule", &[("vip", "10.96.12.9"), ("vip tcp", "refused")]),
     ("no-proxy", &[("vip", "silent"), ("ep", "10.96.12.9")]),

@@ -11,6 +11,7 @@ mod diff;
 mod dns_diagnose;
 mod dns_lab;
 mod dns_lint;
+mod dns_peers;
 mod dns_plan;
 mod dns_query;
 mod everything_said;

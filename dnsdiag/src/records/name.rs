@@ -24,6 +24,8 @@ pub(super) enum Form {
     Tree,
     /// `dns-version`.
     Version,
+    /// `ns.dns`, of which the SOA speaks (`defaultNSName` in `plugin/kubernetes/ns.go`).
+    NameServer,
     /// A namespace below `svc` or `pod`.
     Namespace(String),
     /// A pod's address below its namespace; `None` when it is none.
@@ -68,6 +70,7 @@ fn in_zone(rest: &str) -> Form {
     let key = |namespace: &str, name: &str| ObjectKey::new(namespace, name);
     match labels.as_slice() {
         ["dns-version"] => Form::Version,
+        ["dns", "ns"] => Form::NameServer,
         ["svc" | "pod"] => Form::Tree,
         ["svc" | "pod", namespace] => Form::Namespace((*namespace).to_owned()),
         ["svc", namespace, service] => Form::Service { key: key(namespace, service) },
@@ -75,16 +78,12 @@ fn in_zone(rest: &str) -> Form {
             Form::Endpoint { key: key(namespace, service), hostname: (*hostname).to_owned() }
         }
         ["svc", namespace, service, protocol, port] => {
-            match (protocol.strip_prefix('_'), port.strip_prefix('_')) {
-                (Some(protocol), Some(port)) => Form::Port {
-                    key: key(namespace, service),
-                    port: port.to_owned(),
-                    protocol: protocol.to_owned(),
-                },
-                _ => Form::Other,
-            }
+            // `stripUnderscore`: they may be left out.
+            let bare = |label: &str| label.strip_prefix('_').unwrap_or(label).to_owned();
+            Form::Port { key: key(namespace, service), port: bare(port), protocol: bare(protocol) }
         }
-        ["pod", namespace, address] => {
+        // Up to two labels more are read as they would be below a Service, and then not looked at.
+        ["pod", namespace, address] | ["pod", namespace, address, _] | ["pod", namespace, address, _, _] => {
             Form::Pod { namespace: (*namespace).to_owned(), address: dashed(address) }
         }
         _ => Form::Other,
@@ -163,7 +162,14 @@ mod tests {
                 "_http._tcp.api.shop.svc.cluster.local",
                 Form::Port { key: key.clone(), port: "http".to_owned(), protocol: "tcp".to_owned() },
             ),
-            ("http.tcp.api.shop.svc.cluster.local", Form::Other),
+            (
+                "http.tcp.api.shop.svc.cluster.local",
+                Form::Port { key: key.clone(), port: "http".to_owned(), protocol: "tcp".to_owned() },
+            ),
+            ("a.b.c.api.shop.svc.cluster.local", Form::Other),
+            ("x.10-244-0-5.shop.pod.cluster.local", pod("10.244.0.5")),
+            ("x.y.z.10-244-0-5.shop.pod.cluster.local", Form::Other),
+            ("ns.dns.cluster.local", Form::NameServer),
             ("10-244-0-5.shop.pod.cluster.local", pod("10.244.0.5")),
             ("fd00--5.shop.pod.cluster.local", pod("fd00::5")),
             ("fd00-0-0-0-0-0-0-5.shop.pod.cluster.local", pod("fd00::5")),

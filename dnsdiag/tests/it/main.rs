@@ -4,6 +4,7 @@ mod bed;
 mod bundle_errors;
 mod bundle_schema;
 mod bundles;
+mod coredns_peer;
 mod corefile_peer;
 mod coverage;
 mod gather;

@@ -95,7 +95,7 @@ impl Naming {
     pub(crate) fn books(&self, cluster: &netlab_core::model::cluster::Cluster) -> Books {
         let above = self.above.iter().map(|address| (*address, 53).into()).collect();
         Books {
-            cluster: Book::new(cluster_zones(cluster, DOMAIN), above),
+            cluster: Book::new(cluster_zones(cluster, DOMAIN, &self.service()), above),
             outside: Book::new(vec![outside_zone(cluster, DOMAIN)], Vec::new()),
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use netlab_core::model::cluster::Cluster;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::service::slices::{self, ENDPOINTS_PER_SLICE};
 use netlab_dnsdiag::records::{RecordType, Truth, World, truth};
 use netlab_lab::dns::{Zone, canonical};
@@ -23,7 +23,7 @@ const OUTSIDE: [(&str, &str, &str); 4] = [
 const LARGE: (&str, u8) = ("large.example.com.", 60);
 
 /// The zones of the cluster's servers: its own, and those of addresses.
-pub(crate) fn cluster_zones(cluster: &Cluster, domain: &str) -> Vec<Zone> {
+pub(crate) fn cluster_zones(cluster: &Cluster, domain: &str, dns: &ObjectKey) -> Vec<Zone> {
     let world = World::new(cluster, domain);
     let origin = canonical(domain);
     let mut own = Zone {
@@ -31,6 +31,7 @@ pub(crate) fn cluster_zones(cluster: &Cluster, domain: &str) -> Vec<Zone> {
         ttl: TTL,
         negative_ttl: TTL,
         pods: cluster.namespaces.keys().map(ToString::to_string).collect(),
+        kubernetes: true,
         ..Zone::default()
     };
     let mut reverse = ["in-addr.arpa.", "ip6.arpa."].map(|origin| Zone {
@@ -38,9 +39,13 @@ pub(crate) fn cluster_zones(cluster: &Cluster, domain: &str) -> Vec<Zone> {
         ttl: TTL,
         negative_ttl: TTL,
         falls_through: true,
+        kubernetes: true,
         ..Zone::default()
     });
     add(&mut own, &truth(world, &format!("dns-version.{origin}")));
+    if let Some(service) = cluster.services.get(dns) {
+        add_name_server(&mut own, dns, &service.cluster_ips);
+    }
     for namespace in cluster.namespaces.keys() {
         own.names.entry(format!("{namespace}.svc.{origin}")).or_default();
     }
@@ -73,6 +78,20 @@ pub(crate) fn cluster_zones(cluster: &Cluster, domain: &str) -> Vec<Zone> {
     }
     let [v4, v6] = reverse;
     vec![own, v4, v6]
+}
+
+/// `ns.dns`, of which the SOA speaks, and the zone's NS (`plugin/kubernetes/ns.go`).
+fn add_name_server(zone: &mut Zone, dns: &ObjectKey, addresses: &[IpAddr]) {
+    let origin = zone.origin.clone();
+    for address in addresses {
+        let kind = if address.is_ipv4() { "A" } else { "AAAA" };
+        let records = zone.names.entry(format!("ns.dns.{origin}")).or_default();
+        records.entry(kind.to_owned()).or_default().push(address.to_string());
+    }
+    if !addresses.is_empty() {
+        let name = format!("{}.{}.svc.{origin}", dns.name, dns.namespace);
+        zone.names.entry(origin).or_default().insert("NS".to_owned(), vec![name]);
+    }
 }
 
 fn add(zone: &mut Zone, truth: &Truth) {
@@ -127,7 +146,12 @@ pub(crate) fn outside_zone(cluster: &Cluster, domain: &str) -> Zone {
     let own = canonical(domain);
     for target in cluster.services.values().filter_map(|service| service.external_name.as_deref()) {
         let name = canonical(target);
-        if target.parse::<IpAddr>().is_err() && name != own && !name.ends_with(&format!(".{own}")) {
+        // There is never a name below `invalid` (RFC 6761 section 6.4).
+        if target.parse::<IpAddr>().is_err()
+            && !name.ends_with(".invalid.")
+            && name != own
+            && !name.ends_with(&format!(".{own}"))
+        {
             put(&name, vec!["198.51.100.90".to_owned()], vec!["2001:db8:64::90".to_owned()]);
         }
     }

@@ -19,6 +19,8 @@ use super::zone::{Found, Text, Zone};
 
 const TRY: Duration = Duration::from_secs(2);
 const ALL_TRIES: Duration = Duration::from_secs(5);
+/// How many seconds `CoreDNS` gives for what came from above, at most: `cache 30`, as kubeadm writes it.
+const KEPT: u32 = 30;
 
 /// What the servers of one kind know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,8 +226,12 @@ impl Memory {
 fn regular(book: &mut Book, at: Option<usize>, asked: &Asked) -> Then {
     let mut begun = Vec::new();
     let mut name = asked.name.clone();
+    if matches!(asked.kind.as_str(), "AXFR" | "IXFR") {
+        return Then::Say(Some(Said::rcode(5)));
+    }
     if let Some(zone) = at.and_then(|at| book.zones.get(at)) {
-        let authority = || Some(zone.authority());
+        let own = Said { authoritative: zone.kubernetes, recursive: !zone.kubernetes, ..Said::default() };
+        let negative = |rcode| Said { rcode, authority: Some(zone.authority()), ..own.clone() };
         match zone.find(&asked.name, &asked.kind) {
             Found::Records(records) => {
                 let leads_out = records.last().filter(|last| last.kind == "CNAME" && asked.kind != "CNAME");
@@ -233,18 +239,14 @@ fn regular(book: &mut Book, at: Option<usize>, asked: &Asked) -> Then {
                     // Followed outside, if there is somebody to ask.
                     Some(target) if !book.above.is_empty() => (begun, name) = (records, target),
                     _ => {
-                        let said = Said { answers: records, authoritative: true, ..Said::default() };
-                        return Then::Say(Some(said));
+                        let additional = zone.additional(&records);
+                        return Then::Say(Some(Said { answers: records, additional, ..own }));
                     }
                 }
             }
-            Found::NoData => {
-                let said = Said { authority: authority(), authoritative: true, ..Said::default() };
-                return Then::Say(Some(said));
-            }
+            Found::NoData => return Then::Say(Some(negative(0))),
             Found::NoName if !zone.falls_through || book.above.is_empty() => {
-                let said = Said { rcode: 3, authority: authority(), authoritative: true, ..Said::default() };
-                return Then::Say(Some(said));
+                return Then::Say(Some(negative(3)));
             }
             Found::NoName => {}
         }
@@ -271,16 +273,26 @@ impl Forward {
             }
             match netns.run(|| self.ask_one(id, *server, left.min(TRY))) {
                 Ok(Ok(mut said)) => {
-                    let mut answers = self.begun;
-                    answers.append(&mut said.answers);
-                    return Said { answers, ..said };
+                    for text in said.answers.iter_mut().chain(&mut said.authority) {
+                        text.ttl = text.ttl.min(KEPT);
+                    }
+                    return self.completed(said);
                 }
                 Ok(Err(error)) => why = error,
                 Err(error) => why = error.to_string(),
             }
         }
         log.failed(&self.name, &self.kind, &why);
-        Said::rcode(2)
+        self.completed(Said::rcode(2))
+    }
+
+    /// What is said in the end: behind an alias of the zone, whatever was heard is an answer of the zone.
+    fn completed(self, mut said: Said) -> Said {
+        if self.begun.is_empty() {
+            return said;
+        }
+        let answers = [self.begun, std::mem::take(&mut said.answers)].concat();
+        Said { answers, authoritative: true, ..Said::default() }
     }
 
     /// Runs inside the server's namespace. The error is in the words of Go's `net` package, as `CoreDNS` logs it.

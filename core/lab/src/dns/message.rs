@@ -7,16 +7,25 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use hickory_proto::op::{Edns, Message, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, CNAME, PTR, SOA, SRV, TXT};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, NS, PTR, SOA, SRV, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_proto::serialize::binary::{BinEncodable as _, BinEncoder, NameEncoding};
 
 use super::script::Transport;
 use super::zone::{Text, canonical};
 
-/// What `CoreDNS` offers in its EDNS (plugin `bufsize`).
-const OFFERED: u16 = 1232;
 /// RFC 1035 section 4.2.1.
 const PLAIN: u16 = 512;
+
+/// What a message turned out to be.
+pub(super) enum Reading {
+    /// A query.
+    Asked(Asked),
+    /// Something else that is answered at once.
+    Refused([u8; 12]),
+    /// What servers leave unanswered.
+    Nothing,
+}
 
 /// A query.
 #[derive(Debug)]
@@ -50,8 +59,12 @@ pub(super) struct Said {
     pub(super) rcode: u16,
     pub(super) answers: Vec<Text>,
     pub(super) authority: Option<Text>,
+    /// Addresses of what the answers lead to.
+    pub(super) additional: Vec<Text>,
     /// The server is an authority for the name.
     pub(super) authoritative: bool,
+    /// The server asks others for it.
+    pub(super) recursive: bool,
     /// "Ask over TCP", and nothing else.
     pub(super) truncate: bool,
     /// Longer than the asker takes, if need be.
@@ -64,12 +77,27 @@ impl Said {
     }
 }
 
-/// Reads a query; `None` for what is none, which servers leave unanswered.
-pub(super) fn read(bytes: &[u8]) -> Option<Asked> {
-    let message = Message::from_vec(bytes).ok()?;
-    let query = message.queries.first()?;
+/// Reads what came, as the library of `CoreDNS` does (`DefaultMsgAcceptFunc` of `miekg/dns`): answers are not answered,
+/// of operations there are queries and notifications, and one question is one.
+pub(super) fn read(bytes: &[u8]) -> Reading {
+    let Some(&[id_high, id_low, flags, _, 0, count]) = bytes.first_chunk::<6>() else {
+        return Reading::Nothing;
+    };
+    let (is_response, operation) = (flags & 0x80 != 0, flags >> 3 & 15);
+    if is_response {
+        return Reading::Nothing;
+    }
+    let refused = |rcode| Reading::Refused([id_high, id_low, flags | 0x80, rcode, 0, 0, 0, 0, 0, 0, 0, 0]);
+    if !matches!(operation, 0 | 4) {
+        return refused(4);
+    }
+    if count != 1 {
+        return refused(1);
+    }
+    let Ok(message) = Message::from_vec(bytes) else { return Reading::Nothing };
+    let Some(query) = message.queries.first() else { return Reading::Nothing };
     let (name, kind) = (canonical(&query.name().to_string()), query.query_type().to_string());
-    Some(Asked { message, name, kind })
+    Reading::Asked(Asked { message, name, kind })
 }
 
 /// The query for another server.
@@ -106,26 +134,39 @@ pub(super) fn heard(id: u16, bytes: &[u8]) -> Option<Said> {
         rcode: message.metadata.response_code.into(),
         answers: message.answers.iter().map(text).collect(),
         authority: message.authorities.first().map(text),
-        authoritative: false,
+        authoritative: message.metadata.authoritative,
+        recursive: message.metadata.recursion_available,
         truncate: message.metadata.truncation,
-        oversize: false,
+        ..Said::default()
     })
 }
 
 /// The bytes of an answer.
-pub(super) fn write(asked: &Asked, said: &Said, transport: Transport) -> Option<Vec<u8>> {
+pub(super) fn write(asked: &Asked, said: &Said, transport: Transport, server: IpAddr) -> Option<Vec<u8>> {
     let query = &asked.message;
     let mut message = Message::response(query.metadata.id, query.metadata.op_code);
-    message.metadata.recursion_desired = query.metadata.recursion_desired;
-    message.metadata.recursion_available = true;
+    let is_query = query.metadata.op_code == OpCode::Query;
+    message.metadata.recursion_desired = query.metadata.recursion_desired && is_query;
+    message.metadata.checking_disabled = query.metadata.checking_disabled && is_query;
+    message.metadata.recursion_available = said.recursive;
     message.metadata.authoritative = said.authoritative;
     message.metadata.response_code = ResponseCode::from_low(u8::try_from(said.rcode).unwrap_or(2));
     message.queries.clone_from(&query.queries);
     let mut room = usize::from(u16::MAX);
     if let Some(edns) = &query.edns {
         let mut ours = Edns::new();
-        ours.set_max_payload(OFFERED);
         ours.set_version(0);
+        if edns.version() > 0 {
+            // RFC 6891 section 6.1.3.
+            message.metadata.authoritative = false;
+            message.metadata.response_code = ResponseCode::BADVERS;
+            ours.set_max_payload(0);
+            message.set_edns(ours);
+            return message.to_vec().ok();
+        }
+        // `CoreDNS` gives back what it is offered (`SizeAndDo` in `request/request.go`).
+        ours.set_max_payload(edns.max_payload());
+        ours.set_dnssec_ok(edns.flags().dnssec_ok);
         message.set_edns(ours);
         if transport == Transport::Udp {
             room = usize::from(edns.max_payload().max(PLAIN));
@@ -139,14 +180,33 @@ pub(super) fn write(asked: &Asked, said: &Said, transport: Transport) -> Option<
     }
     message.answers = said.answers.iter().filter_map(record).collect();
     message.authorities = said.authority.iter().filter_map(record).collect();
+    message.additionals = said.additional.iter().filter_map(record).collect();
+    // Names are made shorter only where that is needed (`Truncate` of `miekg/dns`).
+    let plain = uncompressed(&message)?;
+    let unfragmented = if server.is_ipv4() { 1480 } else { 1220 };
+    if plain.len() <= room {
+        // And, over UDP, where it would be sent in pieces (`Scrub` in `request/request.go`).
+        let is_whole = transport == Transport::Tcp || plain.len() <= unfragmented;
+        return if is_whole { Some(plain) } else { message.to_vec().ok() };
+    }
     loop {
         let bytes = message.to_vec().ok()?;
         if bytes.len() <= room || said.oversize {
             return Some(bytes);
         }
         message.metadata.truncation = true;
-        message.answers.pop()?;
+        if message.additionals.pop().is_none() && message.authorities.pop().is_none() {
+            message.answers.pop()?;
+        }
     }
+}
+
+fn uncompressed(message: &Message) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut encoder = BinEncoder::new(&mut bytes);
+    encoder.set_name_encoding(NameEncoding::Uncompressed);
+    message.emit(&mut encoder).ok()?;
+    Some(bytes)
 }
 
 fn record(text: &Text) -> Option<Record> {
@@ -158,6 +218,7 @@ fn record(text: &Text) -> Option<Record> {
             IpAddr::V6(address) => RData::AAAA(AAAA(address)),
         },
         "CNAME" => RData::CNAME(CNAME(name(&text.data)?)),
+        "NS" => RData::NS(NS(name(&text.data)?)),
         "PTR" => RData::PTR(PTR(name(&text.data)?)),
         "TXT" => RData::TXT(TXT::new(vec![text.data.clone()])),
         "SRV" => {

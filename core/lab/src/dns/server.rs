@@ -19,7 +19,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind,
 
 use super::answer::{Book, Ready, decide};
 use super::log::{Answered, Log};
-use super::message::{self, Asked};
+use super::message::{self, Asked, Reading};
 use super::script::Transport;
 use super::{Counts, Server};
 use crate::error::LabError;
@@ -171,7 +171,14 @@ fn take_datagrams(socket: &UdpSocket, desk: &Desk) {
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => continue,
             Err(_) => return,
         };
-        let Some(asked) = buffer.get(..length).and_then(message::read) else { continue };
+        let asked = match message::read(buffer.get(..length).unwrap_or_default()) {
+            Reading::Asked(asked) => asked,
+            Reading::Refused(bytes) => {
+                let _ = socket.send_to(&bytes, from);
+                continue;
+            }
+            Reading::Nothing => continue,
+        };
         desk.counted.asked.fetch_add(1, Ordering::Relaxed);
         let came = Instant::now();
         match desk.decide(&asked, Transport::Udp) {
@@ -209,7 +216,7 @@ impl Desk {
         came: Instant,
     ) {
         let Some(said) = said else { return };
-        let Some(bytes) = message::write(asked, said, Transport::Udp) else { return };
+        let Some(bytes) = message::write(asked, said, Transport::Udp, self.address) else { return };
         self.note(to, asked, said, Transport::Udp, bytes.len(), came);
         if socket.send_to(&bytes, to).is_ok() {
             self.counted.answered.fetch_add(1, Ordering::Relaxed);
@@ -246,11 +253,20 @@ fn converse(mut stream: TcpStream, desk: &Desk) {
         if stream.read_exact(&mut bytes).is_err() {
             return;
         }
-        let Some(asked) = message::read(&bytes) else { return };
+        let asked = match message::read(&bytes) {
+            Reading::Asked(asked) => asked,
+            Reading::Refused(bytes) => {
+                if stream.write_all(&[&[0, 12], &bytes[..]].concat()).is_err() {
+                    return;
+                }
+                continue;
+            }
+            Reading::Nothing => return,
+        };
         desk.counted.asked.fetch_add(1, Ordering::Relaxed);
         let came = Instant::now();
         let Some(said) = desk.decide(&asked, Transport::Tcp).wait(&desk.netns, &desk.log) else { continue };
-        let Some(bytes) = message::write(&asked, &said, Transport::Tcp) else { continue };
+        let Some(bytes) = message::write(&asked, &said, Transport::Tcp, desk.address) else { continue };
         if let Ok(client) = stream.peer_addr() {
             desk.note(client, &asked, &said, Transport::Tcp, bytes.len(), came);
         }
