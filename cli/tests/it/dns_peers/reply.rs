@@ -134,9 +134,13 @@ fn write(bytes: &[u8], asked: &[u8], text: &mut String) -> Result<(), String> {
         if cut && !lines.is_empty() {
             let _ = writeln!(text, "{section}: {} records", lines.len());
         } else {
-            lines.iter().for_each(|line| *text += &format!("{section} {line}\n"));
+            for line in lines {
+                let _ = writeln!(text, "{section} {line}");
+            }
         }
-        options.iter().for_each(|line| *text += &format!("{line}\n"));
+        for line in options {
+            let _ = writeln!(text, "{line}");
+        }
     }
     if reader.at != bytes.len() {
         let _ = writeln!(text, "{} bytes after the end", bytes.len() - reader.at);
