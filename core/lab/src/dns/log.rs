@@ -86,8 +86,9 @@ impl Log {
             _ => "-",
         };
         let aa = if said.authoritative { ",aa" } else { "" };
+        let ra = if said.recursive { ",ra" } else { "" };
         self.write(format!(
-            "[INFO] {client} - {} \"{} IN {} {protocol} {} false {}\" {rcode} qr{aa},rd,ra {bytes} {:.9}s",
+            "[INFO] {client} - {} \"{} IN {} {protocol} {} false {}\" {rcode} qr{aa},rd{ra} {bytes} {:.9}s",
             asked.id(),
             asked.kind,
             asked.name,
