@@ -25,6 +25,7 @@ mod lab;
 mod lab_diagnosis;
 mod lab_dns;
 mod lab_faults;
+mod lab_healthy;
 mod lab_paths;
 mod leftovers;
 mod lint;

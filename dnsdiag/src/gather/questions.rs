@@ -90,18 +90,22 @@ pub fn questions(
         plan.ask_with_edns(*server, &known);
     }
     let names = names(view, &mut left_out);
-    // Only the first server: a libc asks the next one only when the first fails, and then the rows above tell.
-    if let Some(server) = servers.first() {
+    // Only the first server: glibc and Go ask the next one only when the first fails, and then the rows above tell. musl asks
+    // all at once.
+    let own = view.nameservers().len().min(servers.len());
+    let at_once = if view.is_musl() == Some(true) { own.max(1) } else { 1 };
+    for server in servers.iter().take(at_once) {
         for name in &names {
             plan.ask(Position::Pod, *server, udp, name, "A", 1);
             plan.ask(Position::Pod, *server, udp, name, "AAAA", 1);
         }
     }
-    for server in &servers {
-        plan.ask(Position::Pod, *server, udp, &nobody, "A", 1);
-        plan.ask(Position::Pod, *server, udp, &format!("dns-version.{domain}."), "TXT", 1);
-    }
+    let who = |plan: &mut Plan<'_>, server: SocketAddr| {
+        plan.ask(Position::Pod, server, udp, &nobody, "A", 1);
+        plan.ask(Position::Pod, server, udp, &format!("dns-version.{domain}."), "TXT", 1);
+    };
     if let Some(server) = servers.first() {
+        who(&mut plan, *server);
         outside(view, &mut plan, *server, &domain, &nobody);
     }
     for endpoint in &asked {
@@ -111,6 +115,9 @@ pub fn questions(
             let full = format!("{}.", view.intended(name).trim_end_matches('.'));
             plan.ask(Position::Pod, *endpoint, udp, &full, "A", 1);
         }
+    }
+    for server in servers.iter().skip(1) {
+        who(&mut plan, *server);
     }
     for server in &servers {
         plan.ask(Position::Node, *server, udp, &known, "A", 1);
