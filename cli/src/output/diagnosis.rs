@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use netlab_dnsdiag::diagnosis::Diagnosis;
-use netlab_dnsdiag::rules::{Class, Confidence};
+use netlab_dnsdiag::diagnosis::{Diagnosis, NotJudged};
+use netlab_dnsdiag::rules::{Class, Confidence, RULES};
 use netlab_plugin::check::CheckStatus;
 
 use super::layout::{WIDTH, wrap};
@@ -14,6 +14,9 @@ use super::style::{BAD, Charset, GOOD, Mark, QUIET, STRONG, WARNING, paint};
 
 /// Room for the longest name of a step, and for the labels below.
 const LABEL: usize = 12;
+
+/// Modes that are told one by one, when they were not judged.
+const MOST_UNJUDGED: usize = 40;
 
 /// Verdict, steps, and what follows from them.
 pub(crate) fn render(
@@ -85,7 +88,32 @@ pub(crate) fn render(
     for (index, line) in grouped(&left).iter().enumerate() {
         text += &labelled(blank, if index == 0 { "unexamined" } else { "" }, line);
     }
+    for (index, line) in unjudged(&diagnosis.not_judged).iter().enumerate() {
+        text += &labelled(blank, if index == 0 { "unjudged" } else { "" }, line);
+    }
     text
+}
+
+/// Modes that were not judged, by what that would have taken: `F18, F22 without dns/log`.
+fn unjudged(modes: &[NotJudged]) -> Vec<String> {
+    let mut by_needs: BTreeMap<&[&str], Vec<&str>> = BTreeMap::new();
+    for one in modes {
+        by_needs.entry(&one.needs).or_default().push(one.mode);
+    }
+    // Where nearly nothing is known, a list of everything tells nobody anything.
+    if modes.len() > MOST_UNJUDGED {
+        return vec![format!("{} of {} modes, which -o json tells", modes.len(), RULES.len())];
+    }
+    let mut lines: Vec<(Vec<&str>, String)> = by_needs
+        .into_iter()
+        .map(|(needs, mut modes)| {
+            modes.sort_unstable();
+            let line = format!("{} without {}", modes.join(", "), needs.join(", "));
+            (modes, line)
+        })
+        .collect();
+    lines.sort();
+    lines.into_iter().map(|(_, line)| line).collect()
 }
 
 /// Ids of facts in few words: `pod/resolv.conf, probes.json#1-4, 7`.

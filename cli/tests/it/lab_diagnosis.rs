@@ -3,7 +3,7 @@
 //! Invariant: the table is the score. What a fault's diagnosis says is asserted for each fault, and a fault that is not in the
 //! table fails the test. `NETLAB_FAULT` names the faults to try alone, `NETLAB_KEEP` a directory for what was recorded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Mutex;
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use netlab_dnsdiag::gather::NEVER_READ;
+use netlab_dnsdiag::rules::RULES;
+
 use crate::lab::Labs;
-use crate::run::root_or_skip;
+use crate::run::{netlab, root, root_or_skip};
 
 /// The pod that asks; it is on node-1, with the first DNS pod.
 const CLIENT: &str = "shop/api";
@@ -221,4 +224,57 @@ fn every_fault_is_diagnosed_live_and_from_its_record() {
         lines.len()
     );
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// `docs/dns-live.md`: what each mode of the catalogue comes to in a live run.
+#[test]
+fn the_page_says_of_each_mode_how_it_fares_live() {
+    const BEGIN: &str = "<!-- live: written by the tests -->\n";
+    let listed: Value = serde_json::from_str(&netlab(["lab", "break", "--list", "-v", "-o", "json"]).stdout)
+        .expect("a catalogue");
+    let imitated: BTreeMap<&str, &str> = listed["faults"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|fault| Some((fault["name"].as_str()?, fault["mode"].as_str()?)))
+        .collect();
+    let mut rules: Vec<_> = RULES.iter().collect();
+    rules.sort_by_key(|rule| rule.mode);
+    let mut live = 0;
+    let mut table =
+        "| mode | id | fault of the lab | asked | live verdict |\n|---|---|---|---|---|\n".to_owned();
+    for rule in rules {
+        let of_it: Vec<&Case> = CASES
+            .iter()
+            .filter(|case| case.verdict == rule.mode || imitated.get(case.fault) == Some(&rule.mode))
+            .collect();
+        live += usize::from(of_it.iter().any(|case| case.verdict == rule.mode));
+        for case in &of_it {
+            let fault = if case.fault.is_empty() { "none".to_owned() } else { format!("`{}`", case.fault) };
+            let verdict = if case.verdict == rule.mode { rule.id } else { case.verdict };
+            let _ =
+                writeln!(table, "| {} | {} | {fault} | `{}` | {verdict} |", rule.mode, rule.id, case.asked);
+        }
+        if of_it.is_empty() {
+            let never: Vec<&str> =
+                rule.needs.iter().copied().filter(|need| NEVER_READ.contains(need)).collect();
+            let why = if never.is_empty() {
+                "as its evidence has it; a recorded case holds the rule".to_owned()
+            } else {
+                format!("never: a live run reads no {}", never.join(", no "))
+            };
+            let _ = writeln!(table, "| {} | {} | – | – | {why} |", rule.mode, rule.id);
+        }
+    }
+    let table = format!("{live} of {} modes are diagnosed live by the tests.\n\n{table}", RULES.len());
+    let path = root().join("docs/dns-live.md");
+    let text = std::fs::read_to_string(&path).expect("the page");
+    let (before, rest) = text.split_once(BEGIN).expect("a place for the table");
+    let (_, after) = rest.split_once("<!-- end -->").expect("its end");
+    let written = format!("{before}{BEGIN}{table}<!-- end -->{after}");
+    if std::env::var_os("NETLAB_BLESS").is_some() {
+        std::fs::write(&path, &written).expect("write the page");
+    } else {
+        assert!(text == written, "docs/dns-live.md is not up to date: NETLAB_BLESS=1 writes it");
+    }
 }

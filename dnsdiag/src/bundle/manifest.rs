@@ -34,6 +34,9 @@ pub struct Manifest {
     /// Files of the base that do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
+    /// What whoever recorded it could not look at, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_examined: Vec<String>,
     /// When it was recorded, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,

@@ -28,6 +28,8 @@ pub struct Bundle {
     pub target: Target,
     /// What is known.
     pub evidence: Evidence,
+    /// What whoever recorded it could not look at, in words.
+    pub not_examined: Vec<String>,
     /// Files that are no part of a bundle and were not read.
     pub ignored: Vec<String>,
 }
@@ -59,6 +61,7 @@ pub fn parse(files: &BTreeMap<String, String>) -> Result<Bundle, BundleError> {
                 bundle.evidence.facts.insert(id.clone(), Fact::Absent);
             }
             bundle.target = manifest.target();
+            bundle.not_examined = manifest.not_examined;
         }
         Err(problem) => problems.push(problem),
     }
@@ -113,7 +116,9 @@ pub fn files(bundle: &Bundle) -> BTreeMap<String, String> {
         files
             .insert(layout::PROBES.to_owned(), format!("{{\"probes\": [\n  {}\n]}}\n", probes.join(",\n  ")));
     }
-    files.insert(layout::MANIFEST.to_owned(), pretty(&Manifest::new(&bundle.target, absent)));
+    let mut manifest = Manifest::new(&bundle.target, absent);
+    manifest.not_examined.clone_from(&bundle.not_examined);
+    files.insert(layout::MANIFEST.to_owned(), pretty(&manifest));
     files
 }
 

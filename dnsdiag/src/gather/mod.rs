@@ -90,6 +90,16 @@ impl Default for Budget {
     }
 }
 
+/// Files of a bundle that no live run reads: an application's words, what only other tools or other machines tell.
+pub const NEVER_READ: [&str; 6] = [
+    layout::SYMPTOM,
+    layout::NODE_IPVS,
+    layout::NODE_KERNEL_LOG,
+    layout::NODELOCAL_COREFILE,
+    layout::EVENTS,
+    layout::DNS_METRICS,
+];
+
 /// The record type of a row that is no question but a connection to what DNS gave.
 const CONNECT: &str = "connect";
 
@@ -158,7 +168,7 @@ pub fn gather(
         let id = format!("{}#{}", layout::PROBES, index + 1);
         evidence.facts.insert(id, Fact::Probe(probe));
     }
-    gathered.bundle = Bundle { target, evidence, ignored: Vec::new() };
+    gathered.bundle = Bundle { target, evidence, ..Bundle::default() };
     gathered
 }
 

@@ -29,7 +29,8 @@ pub(crate) fn run(args: &Diagnose, globals: &Globals, terminal: &Terminal) -> Re
             for file in &bundle.ignored {
                 terminal.note(&format!("`{file}` is no file of a bundle and was not read"));
             }
-            Judged { bundle, not_examined: Vec::new(), interrupted: false }
+            let not_examined = bundle.not_examined.clone();
+            Judged { bundle, not_examined, interrupted: false }
         }
         None => live::gathered(args, globals, terminal)?,
     };

@@ -131,14 +131,15 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
     }
     terminal.progress("asking from the pod's network namespace");
     let random = RandomState::new().hash_one(std::process::id());
-    let gathered = gather(target, &files, &prober, &budget, random, &stop);
-    if let Some(directory) = &args.record {
-        record(directory, &gathered.bundle)?;
-    }
+    let mut gathered = gather(target, &files, &prober, &budget, random, &stop);
     let mut not_examined = place.not_examined;
-    not_examined.extend(gathered.not_examined);
+    not_examined.append(&mut gathered.not_examined);
     if gathered.interrupted {
         not_examined.push("probes: interrupted before all had come back".to_owned());
+    }
+    gathered.bundle.not_examined.clone_from(&not_examined);
+    if let Some(directory) = &args.record {
+        record(directory, &gathered.bundle)?;
     }
     Ok(Judged { bundle: gathered.bundle, not_examined, interrupted: gathered.interrupted })
 }
