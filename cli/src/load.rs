@@ -3,11 +3,11 @@
 //! Invariant: nothing that was named is skipped without a word. A file that cannot be read is an error of its
 //! own and the others are still read; with `--skip-invalid` the answer then says that it is incomplete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use netlab_core::diagnostic::{Diagnostic, ObjectRef, Severity, code};
 use netlab_core::input::what_if::{NotThere, WhatIf};
@@ -24,8 +24,19 @@ use crate::output::terminal::Terminal;
 /// Deepest directory that is searched below one that was named.
 const MOST_DEPTH: usize = 32;
 
-/// Standard input, which can be read once and may be both sides of a comparison.
-static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
+/// What can be read once, standard input and pipes, and may be both sides of a comparison; by path.
+static READ_ONCE: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// The bytes of what can be read once, if it was read before, or else as `read` gives them.
+fn once(path: &Path, read: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+    let known = || READ_ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = known().get(path) {
+        return Ok(bytes.clone());
+    }
+    let bytes = read()?;
+    known().insert(path.to_owned(), bytes.clone());
+    Ok(bytes)
+}
 
 /// What `-f` names, as documents; unreadable files apart.
 #[derive(Debug, Default)]
@@ -60,7 +71,9 @@ pub(crate) fn read(
     globals: &Globals,
     terminal: &Terminal,
 ) -> Result<Input, Failure> {
+    let busy = terminal.busy("reading manifests");
     let input = read_in_silence(paths, what_if, globals, terminal)?;
+    drop(busy);
     terminal.findings(&input.loaded.diagnostics, &input.loaded.texts);
     Ok(input)
 }
@@ -219,17 +232,14 @@ fn hint(error: &io::Error) -> &'static str {
 impl Sources {
     fn read(&mut self, path: &Path) -> Result<(), Failure> {
         if path == Path::new("-") {
-            let bytes = match STDIN.get() {
-                Some(known) => known.clone(),
-                None => bytes(io::stdin().lock())
-                    .map_err(|error| Failure::unreadable("cannot read standard input").because(&error))?,
-            };
+            let bytes = once(path, || bytes(io::stdin().lock()))
+                .map_err(|error| Failure::unreadable("cannot read standard input").because(&error))?;
             if bytes.iter().all(u8::is_ascii_whitespace) {
                 return Err(Failure::unreadable("standard input is empty").hint(
                     "`-f -` reads manifests from standard input, as in `cat policy.yaml | netlab … -f -`",
                 ));
             }
-            self.document("-", STDIN.get_or_init(|| bytes).clone());
+            self.document("-", bytes);
             return Ok(());
         }
         if path.is_dir() {
@@ -280,7 +290,10 @@ impl Sources {
     }
 
     fn file(&mut self, path: &Path) {
-        match File::open(path).and_then(bytes) {
+        let read = || File::open(path).and_then(bytes);
+        // A pipe, such as a shell makes for `<(kubectl get …)`, is empty when it is read again.
+        let is_regular = path.metadata().is_ok_and(|metadata| metadata.is_file());
+        match if is_regular { read() } else { once(path, read) } {
             Ok(bytes) => self.document(&path.to_string_lossy(), bytes),
             Err(error) => self.unreadable.push((path.to_owned(), error)),
         }

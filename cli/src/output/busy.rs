@@ -4,12 +4,23 @@
 //! written there.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long nothing is said, and how often the line is renewed.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// True while the line stands on the terminal.
+static LINE: AtomicBool = AtomicBool::new(false);
+
+/// Takes the line away, for whoever wants to write there; it comes back when it is renewed.
+pub(super) fn clear() {
+    if LINE.swap(false, Ordering::AcqRel) {
+        let _ = write!(io::stderr(), "\r\u{1b}[K");
+    }
+}
 
 /// Something that is under way.
 #[derive(Debug)]
@@ -26,15 +37,12 @@ impl Busy {
         let (done, is_done) = mpsc::channel::<()>();
         let since = Instant::now();
         let wait = move || {
-            let mut written = false;
             while is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 // A terminal that went away is nobody to talk to.
                 let _ = write!(io::stderr(), "\r{what}: {} s\u{1b}[K", since.elapsed().as_secs());
-                written = true;
+                LINE.store(true, Ordering::Release);
             }
-            if written {
-                let _ = write!(io::stderr(), "\r\u{1b}[K");
-            }
+            clear();
         };
         // Without a thread there is no line, and the answer is the same.
         let thread = std::thread::Builder::new().name("busy".to_owned()).spawn(wait);

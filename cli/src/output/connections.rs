@@ -10,9 +10,10 @@ use std::io;
 use netlab_core::policy::connections::exposure::Exposure;
 use netlab_core::policy::connections::{Allowed, Connection, Connections, Peer, PeerKind, Row, Side};
 
-use super::layout::{WIDTH, counted, fitted, wrap};
+use super::layout::{WIDTH, counted, fit, fitted, wrap};
+use super::markup::{code, quoted};
 use super::style::harmless;
-use super::table::Table;
+use super::table::{Table, fit_to, row_lines};
 
 /// The names under which peers are shown.
 pub(super) struct Names<'a> {
@@ -135,19 +136,38 @@ pub(crate) fn table(connections: &Connections) -> String {
 
 /// Every pair, with the kinds of both ends, and the summary.
 pub(crate) fn wide(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
+    const HEADINGS: [&str; 3] = ["FROM", "TO", "ALLOWED"];
     let cells = Cells::new(connections, harmless);
     if !connections.list.is_empty() {
-        let width = |position: fn(&Connection) -> usize, heading: &str| {
-            let longest = connections.list.iter().map(|pair| cells.width(position(pair))).max();
-            longest.unwrap_or_default().max(heading.len())
-        };
-        let (from_width, to_width) = (width(Connection::from, "FROM"), width(Connection::to, "TO"));
-        writeln!(out, "{:<from_width$}  {:<to_width$}  ALLOWED", "FROM", "TO")?;
-        cells.each(connections, |[from, to, allowed]| {
-            writeln!(out, "{from:<from_width$}  {to:<to_width$}  {allowed}")
-        })?;
+        let longest = |width: &dyn Fn(&Connection) -> usize| connections.list.iter().map(width).max();
+        let widths = [
+            longest(&|pair| cells.width(pair.from())),
+            longest(&|pair| cells.width(pair.to())),
+            longest(&|pair| cells.sets[pair.set()].chars().count()),
+        ];
+        let mut widths: Vec<usize> = widths
+            .into_iter()
+            .zip(HEADINGS)
+            .map(|(longest, heading)| longest.unwrap_or_default().max(heading.len()))
+            .collect();
+        if let Some(most) = fit() {
+            fit_to(&mut widths, most);
+            let mut row = |row: [&str; 3]| {
+                let mut lines = row_lines(row.into_iter(), &widths).into_iter();
+                lines.try_for_each(|line| writeln!(out, "{line}"))
+            };
+            row(HEADINGS)?;
+            cells.each(connections, row)?;
+        } else {
+            let (from_width, to_width) = (widths[0], widths[1]);
+            let mut row = |[from, to, allowed]: [&str; 3]| {
+                writeln!(out, "{from:<from_width$}  {to:<to_width$}  {allowed}")
+            };
+            row(HEADINGS)?;
+            cells.each(connections, row)?;
+        }
     }
-    out.write_all(summary(connections).as_bytes())
+    writeln!(out, "{}", fitted(summary(connections).trim_end()))
 }
 
 /// The texts of peers and of sets of ports, each made once.
@@ -158,10 +178,7 @@ struct Cells {
 
 impl Cells {
     fn new(connections: &Connections, shape: impl Fn(&str) -> String) -> Self {
-        Self {
-            peers: connections.peers.iter().map(|peer| shape(&peer.id)).collect(),
-            sets: connections.sets().iter().map(|set| shape(&set.to_string())).collect(),
-        }
+        Self { peers: ids(connections, &shape), sets: sets(connections, &shape) }
     }
 
     fn width(&self, peer: usize) -> usize {
@@ -178,6 +195,14 @@ impl Cells {
             row([&self.peers[pair.from()], &self.peers[pair.to()], &self.sets[pair.set()]])
         })
     }
+}
+
+fn ids(connections: &Connections, shape: impl Fn(&str) -> String) -> Vec<String> {
+    connections.peers.iter().map(|peer| shape(&peer.id)).collect()
+}
+
+fn sets(connections: &Connections, shape: impl Fn(&str) -> String) -> Vec<String> {
+    connections.sets().iter().map(|set| shape(&set.to_string())).collect()
 }
 
 fn with_summary(table: &Table, empty: bool, connections: &Connections) -> String {
@@ -217,11 +242,6 @@ pub(crate) fn summary(connections: &Connections) -> String {
     };
     let _ = writeln!(text, "; {head} isolated for ingress, {tail} for egress");
     text
-}
-
-/// A cell of comma-separated values as RFC 4180 quotes it.
-pub(super) fn quoted(cell: String) -> String {
-    if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
 /// The folded table or every pair of pods that do not exist yet, and who is under no policy.
@@ -266,7 +286,7 @@ pub(crate) fn csv(connections: &Connections, headings: bool, out: &mut dyn io::W
     if headings {
         out.write_all(b"from,to,allowed\n")?;
     }
-    let cells = Cells::new(connections, |text| quoted(text.to_owned()));
+    let cells = Cells::new(connections, quoted);
     cells.each(connections, |[from, to, allowed]| writeln!(out, "{from},{to},{allowed}"))
 }
 
@@ -274,8 +294,8 @@ pub(crate) fn csv(connections: &Connections, headings: bool, out: &mut dyn io::W
 pub(crate) fn markdown(connections: &Connections, out: &mut dyn io::Write) -> io::Result<()> {
     out.write_all(b"| from | to | allowed |\n|---|---|---|\n")?;
     // Brackets would be read as the text of a link.
-    let cells = Cells::new(connections, str::to_owned);
-    cells.each(connections, |[from, to, allowed]| writeln!(out, "| `{from}` | `{to}` | {allowed} |"))?;
+    let cells = Cells { peers: ids(connections, code), sets: sets(connections, str::to_owned) };
+    cells.each(connections, |[from, to, allowed]| writeln!(out, "| {from} | {to} | {allowed} |"))?;
     write!(out, "\n{}", summary(connections))
 }
 

@@ -8,9 +8,10 @@ use netlab_core::policy::connections::diff::{Cause, Change, ConnectionsDiff, Kin
 use netlab_core::policy::connections::{Row, Side};
 use netlab_core::policy::provenance::PolicyRef;
 
-use super::connections::{Names, quoted};
+use super::connections::Names;
 use super::evaluation::{place, rule_name};
 use super::layout::{WIDTH, counted, fitted, wrap};
+use super::markup::{code, plain, quoted};
 use super::style::{DENIED, GOOD, POINTER, QUIET, STRONG, WARNING, paint};
 
 /// `2 added, 1 changed`, or `nothing changed`.
@@ -201,31 +202,6 @@ fn link(file: &str, line: Option<u32>, base: Option<&str>) -> Option<String> {
     Some(format!("[{}]({target}{line})", plain(&place)))
 }
 
-/// Text as code, whatever is in it.
-fn code(text: &str) -> String {
-    let fence = if text.contains('`') { "``" } else { "`" };
-    format!("{fence}{}{fence}", text.replace('|', "\\|").replace('\n', " "))
-}
-
-/// Text in which nothing is a sign of Markdown or HTML.
-fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '~' => {
-                shown.push('\\');
-                shown.push(c);
-            }
-            '<' => shown.push_str("&lt;"),
-            '>' => shown.push_str("&gt;"),
-            '&' => shown.push_str("&amp;"),
-            '\n' => shown.push(' '),
-            c => shown.push(c),
-        }
-    }
-    shown
-}
-
 /// Each pair, with its first cause's place.
 pub(crate) fn csv(diff: &ConnectionsDiff) -> String {
     let mut text = String::from("change,from,to,before,after,because\n");
@@ -240,7 +216,7 @@ pub(crate) fn csv(diff: &ConnectionsDiff) -> String {
             change.after.to_string(),
             because.join("; "),
         ];
-        let _ = writeln!(text, "{}", cells.map(quoted).join(","));
+        let _ = writeln!(text, "{}", cells.map(|cell| quoted(&cell)).join(","));
     }
     text
 }

@@ -11,6 +11,7 @@ use netlab_core::policy::lint::Finding;
 use super::diagnostic::{Texts, count, render};
 use super::evaluation::place;
 use super::layout::{WIDTH, wrap};
+use super::markup::{self, sentence};
 use super::style::{QUIET, paint};
 
 /// What was found, and in how much.
@@ -83,19 +84,15 @@ pub(crate) fn markdown(summary: &Summary<'_>) -> String {
         let cells: Vec<String> = [object, path.clone(), at]
             .into_iter()
             .filter(|cell| !cell.is_empty())
-            .map(|cell| format!("`{}`", cell.replace('|', "\\|")))
+            .map(|cell| markup::code(&cell))
             .collect();
         let _ = writeln!(
             text,
             "| {word} | {code} | {} | {} | {} |",
             cells.join("<br>"),
-            escaped(message),
-            escaped(hint.as_deref().unwrap_or_default())
+            sentence(message),
+            sentence(hint.as_deref().unwrap_or_default())
         );
     }
     text
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;")
 }

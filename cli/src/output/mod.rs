@@ -15,6 +15,7 @@ pub(crate) mod dns_query;
 pub(crate) mod evaluation;
 pub(crate) mod layout;
 pub(crate) mod lint;
+mod markup;
 pub(crate) mod matrix;
 pub(crate) mod proof;
 pub(crate) mod sarif;

@@ -51,23 +51,29 @@ impl Table {
             .map(Option::unwrap_or_default)
             .collect();
         if let Some(most) = most {
-            narrow(&mut widths, most.saturating_sub(GAP * columns.saturating_sub(1)));
+            fit_to(&mut widths, most);
         }
-        let of_row = |row: &Vec<String>| {
-            let cells: Vec<Vec<String>> =
-                row.iter().zip(&widths).map(|(cell, width)| pieces(cell, *width)).collect();
-            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
-            let line = |number: usize| {
-                let parts = cells
-                    .iter()
-                    .zip(&widths)
-                    .map(|(cell, width)| format!("{:<width$}", cell.get(number).map_or("", String::as_str)));
-                parts.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-            };
-            (0..height).map(line).collect()
-        };
-        self.rows.iter().map(of_row).collect()
+        self.rows.iter().map(|row| row_lines(row.iter().map(String::as_str), &widths)).collect()
     }
+}
+
+/// One row in columns of these widths: as many lines as its highest cell has.
+pub(crate) fn row_lines<'a>(row: impl Iterator<Item = &'a str>, widths: &[usize]) -> Vec<String> {
+    let cells: Vec<Vec<String>> = row.zip(widths).map(|(cell, width)| pieces(cell, *width)).collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |number: usize| {
+        let parts = cells
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{:<width$}", cell.get(number).map_or("", String::as_str)));
+        parts.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    (0..height).map(line).collect()
+}
+
+/// Takes of the widest columns until all fit a screen of so many columns.
+pub(crate) fn fit_to(widths: &mut [usize], most: usize) {
+    narrow(widths, most.saturating_sub(GAP * widths.len().saturating_sub(1)));
 }
 
 /// Between two columns.

@@ -11,7 +11,7 @@ use netlab_core::envelope::Envelope;
 use netlab_core::input::what_if::Supposed;
 use serde::Serialize;
 
-use super::busy::Busy;
+use super::busy::{self, Busy};
 use super::diagnostic::{self, Texts};
 use super::layout::{WIDTH, fitted, wrap};
 use super::style::{BAD, Charset, POINTER, harmless, paint};
@@ -211,6 +211,7 @@ impl Terminal {
 
     fn complain(&self, text: &str) {
         if !text.is_empty() {
+            busy::clear();
             // Standard error is the last place to complain: if it is closed nobody listens.
             let _ = writeln!(AutoStream::new(io::stderr().lock(), self.color), "{}", harmless(text));
         }

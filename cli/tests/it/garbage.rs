@@ -147,6 +147,18 @@ fn a_named_pipe_is_read() {
 }
 
 #[test]
+fn a_pipe_is_both_sides_of_a_comparison() {
+    let run = finish(Command::new("bash").current_dir(crate::run::root()).args([
+        "-c",
+        &format!(
+            "{} policy diff -q -f <(for file in examples/shop/*.yaml examples/shop/policies/*.yaml; do cat $file; echo ---; done) --without NetworkPolicy/shop/db",
+            env!("CARGO_BIN_EXE_netlab")
+        ),
+    ]));
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "1 pair differs: 1 removed\n"), "{}", run.stderr);
+}
+
+#[test]
 fn a_file_that_may_not_be_read_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let directory = odd();

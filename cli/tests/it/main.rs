@@ -29,6 +29,7 @@ mod lab_healthy;
 mod lab_paths;
 mod leftovers;
 mod lint;
+mod progress;
 mod run;
 mod service_conntrack;
 mod service_endpoints;

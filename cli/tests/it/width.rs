@@ -57,6 +57,10 @@ fn every_policy_command_fits_80_columns() {
         for arguments in [
             &["connections"][..],
             &["connections", "-o", "matrix"],
+            &["connections", "-o", "wide"],
+            &["connections", "-o", "wide", "--exposure"],
+            &["compile", "-o", "wide"],
+            &["eval", "-o", "wide", "--from", from, "--to", to, "--port", "80"],
             &["connections", "--exposure"],
             &["connections", "--from", from, "--to", to],
             &["lint"],
@@ -88,11 +92,13 @@ fn a_fitted_table_says_what_a_piped_one_does() {
             signs.sort_unstable();
             signs
         };
-        let piped = netlab(["policy", "connections", "-f", input]);
-        let fitted = at_80(&["policy", "connections", "-f", input]);
-        assert_eq!(words(&piped), words(&fitted), "{input}");
-        // In a pipe each row is one line.
-        let rows = piped.stdout.lines().count();
-        assert!(fitted.stdout.lines().count() >= rows, "{input}");
+        for form in ["table", "wide"] {
+            let piped = netlab(["policy", "connections", "-f", input, "-o", form]);
+            let fitted = at_80(&["policy", "connections", "-f", input, "-o", form]);
+            assert_eq!(words(&piped), words(&fitted), "{input}");
+            // In a pipe each row is one line.
+            let rows = piped.stdout.lines().count();
+            assert!(fitted.stdout.lines().count() >= rows, "{input}");
+        }
     }
 }
