@@ -336,3 +336,91 @@ fn a_change_that_is_broken_off_after_any_step_is_completed() {
         }
     }
 }
+
+/// `db` isolated, with the device by which packets leave the node.
+fn with_wire(node: &Node, generation: u32) -> Change {
+    let change = node.site.change(generation, vec![open(1), db_isolated(2)], 1, 2);
+    Change { wires: vec!["eth0".to_owned()], ..change }
+}
+
+/// The links, and those of them that are of a device by which packets leave.
+fn links(node: &Node, set: &str) -> (usize, Vec<String>) {
+    let all = names(&node.pins.place().bpffs.join(set).join("links"));
+    (all.len(), all.into_iter().filter(|name| name.ends_with("-to_wire")).collect())
+}
+
+#[test]
+fn the_program_of_a_device_by_which_packets_leave_is_taken_over() {
+    let Some(node) = Node::new() else { return };
+    let mut first = node.open().expect("begun");
+    first.apply(&with_wire(&node, 1)).expect("applied");
+    let pinned = links(&node, "v2");
+    assert_eq!((pinned.0, pinned.1.len()), (5, 1), "{pinned:?}");
+    drop(first);
+
+    let mut second = node.open().expect("taken over");
+    assert_clean(&mut second, 1);
+    assert_eq!(links(&node, "v2"), pinned, "the same links, and no others");
+    let wanted = second.datapath().to_wire().id();
+    assert_ne!(wanted, 0);
+    drop(second);
+
+    // Somebody takes it off while no process is there: the next one says so, and puts it back when asked.
+    let [wire] = pinned.1.as_slice() else { panic!("{pinned:?}") };
+    fs::remove_file(node.pins.set().join("links").join(wire)).expect("removed");
+    let mut third = node.open().expect("taken over");
+    third.apply(&with_wire(&node, 2)).expect("applied");
+    assert_eq!(links(&node, "v2"), pinned);
+    assert_clean(&mut third, 2);
+
+    // And goes when it is not wanted any more, or everything goes.
+    third.apply(&node.site.change(3, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
+    assert_eq!(links(&node, "v2"), (4, vec![]));
+    assert_clean(&mut third, 3);
+    third.apply(&with_wire(&node, 4)).expect("applied");
+    assert_eq!(third.teardown(), []);
+    assert_eq!(names(&node.pins.place().bpffs), Vec::<String>::new());
+}
+
+/// From the layout before, which had neither `SERVICES` nor the third program, and from one that has it.
+#[test]
+fn devices_by_which_packets_leave_survive_a_change_of_layout() {
+    let Some(node) = Node::new() else { return };
+    let _listeners = [5432, 81].map(|port| listen(node.site.pod("db"), DB[0], port));
+    let other = |name: &str| {
+        fs::rename(node.pins.set(), node.pins.place().bpffs.join(name)).expect("renamed");
+        fs::remove_dir_all(node.pins.place().state.join("v2")).expect("removed");
+    };
+    let mut old = node.open().expect("begun");
+    old.apply(&node.site.change(1, vec![open(1), db_isolated(2)], 1, 2)).expect("applied");
+    drop(old);
+    for of_it in ["maps/SERVICES", "programs/to_wire"] {
+        fs::remove_file(node.pins.set().join(of_it)).expect("it was there");
+    }
+    other("v1");
+    let mut new = node.open().expect("begun beside it");
+    node.assert_isolated();
+    new.apply(&with_wire(&node, 1)).expect("applied");
+    assert_eq!(names(&node.pins.place().bpffs), ["v2"]);
+    let pinned = links(&node, "v2");
+    assert_eq!((pinned.0, pinned.1.len()), (5, 1), "{pinned:?}");
+    assert_clean(&mut new, 1);
+    node.assert_isolated();
+    drop(new);
+
+    for (wanted, left) in
+        [(with_wire(&node, 1), 5), (node.site.change(1, vec![open(1), db_isolated(2)], 1, 2), 4)]
+    {
+        other("v3");
+        let mut new = node.open().expect("begun beside it");
+        assert_eq!(links(&node, "v3"), pinned, "nothing is touched before the first change");
+        new.apply(&wanted).expect("applied");
+        assert_eq!(names(&node.pins.place().bpffs), ["v2"]);
+        assert_eq!(links(&node, "v2").0, left);
+        assert_clean(&mut new, 1);
+        node.assert_isolated();
+        new.apply(&Change { generation: 2, ..with_wire(&node, 1) }).expect("applied");
+        assert_eq!(links(&node, "v2"), pinned);
+        drop(new);
+    }
+}
