@@ -66,8 +66,9 @@ pub(crate) fn render(answer: &ServiceEndpoints, one_node: bool, wide: bool) -> S
     for (why, nodes) in reasons(answer) {
         text += &labelled("why", &format!("{}{why}", place(&nodes)));
     }
-    for (route, nodes) in worth_saying(answer) {
-        text += &labelled(route.to.as_str(), &format!("{}{}", place(&nodes), sentence(route)));
+    for ((route, protocol), nodes) in worth_saying(answer) {
+        let sentence = sentence(route, protocol);
+        text += &labelled(route.to.as_str(), &format!("{}{sentence}", place(&nodes)));
     }
     if answer.predicted {
         let told: Vec<&str> = std::iter::once("predicted from the pods")
@@ -108,26 +109,39 @@ fn reasons(answer: &ServiceEndpoints) -> Vec<(&str, Vec<&str>)> {
     reasons
 }
 
-/// Routes from outside, and every route that does not answer; a cluster IP that does is the table's matter.
-fn worth_saying(answer: &ServiceEndpoints) -> Vec<(&Route, Vec<&str>)> {
-    let mut routes: Vec<(&Route, Vec<&str>)> = Vec::new();
+/// A route, with the protocol where that has to be said.
+type Said<'a> = (&'a Route, Option<&'static str>);
+
+/// Routes from outside, and every route that does not answer; a cluster IP that does is the table's matter. With its
+/// protocol where another port of the Service has the same address and number.
+fn worth_saying(answer: &ServiceEndpoints) -> Vec<(Said<'_>, Vec<&str>)> {
+    let mut routes: Vec<(Said<'_>, Vec<&str>)> = Vec::new();
     for node in &answer.nodes {
-        for route in node.ports.iter().flat_map(|port| &port.routes) {
+        for (port, route) in
+            node.ports.iter().flat_map(|port| port.routes.iter().map(move |route| (port, route)))
+        {
             if route.to == RouteKind::ClusterIp && route.outcome == "spread" {
                 continue;
             }
-            match routes.iter_mut().find(|(known, _)| *known == route) {
+            let twin = |other: &PortEndpoints| {
+                other.protocol != port.protocol
+                    && other.routes.iter().any(|other| other.to == route.to && other.address == route.address)
+            };
+            let said = (route, node.ports.iter().any(twin).then_some(port.protocol));
+            match routes.iter_mut().find(|(known, _)| *known == said) {
+                Some((_, nodes)) if nodes.last() == Some(&&*node.node) => {}
                 Some((_, nodes)) => nodes.push(&node.node),
-                None => routes.push((route, vec![&node.node])),
+                None => routes.push((said, vec![&node.node])),
             }
         }
     }
-    routes.sort_by_key(|(route, _)| route.to);
+    routes.sort_by_key(|((route, _), _)| route.to);
     routes
 }
 
-fn sentence(route: &Route) -> String {
+fn sentence(route: &Route, protocol: Option<&str>) -> String {
     let Route { address, outcome, endpoints, .. } = route;
+    let address = protocol.map_or_else(|| address.clone(), |protocol| format!("{address} {protocol}"));
     let what = match *outcome {
         "spread" if endpoints.len() == 1 => "1 endpoint".to_owned(),
         "spread" => format!("{} endpoints", endpoints.len()),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::run::{netlab, root};
+use crate::run::{netlab, netlab_reading, root};
 
 const SERVICES: [&str; 4] = ["web", "web-local", "web-outside", "web-close"];
 
@@ -122,4 +122,79 @@ fn a_service_that_is_not_there_is_answered_with_those_that_are() {
     }
     let all = hint("nothing/alike-at-all");
     assert!(all.contains("there are `mynet/web`, `mynet/web-close`"), "{all}");
+}
+
+/// What is easily overlooked in slices is said, each once.
+#[test]
+fn what_nearly_matches_is_said() {
+    let answer = |service: &str, ports: &str, endpoints: &str| {
+        let text = format!(
+            "apiVersion: v1
+kind: Node
+metadata: {{name: n1}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n2}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: s, namespace: t}}
+spec: {{clusterIP: 10.96.0.1, {service}}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: s-1, namespace: t, labels: {{kubernetes.io/service-name: s}}}}
+addressType: IPv4
+ports: [{ports}]
+endpoints: [{endpoints}]
+"
+        );
+        let run = netlab_reading(&text, &["service", "endpoints", "t/s", "-f", "-"]);
+        let words = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        (run.code, words)
+    };
+    let http = "ports: [{name: http, port: 80}]";
+    let one = "{addresses: [10.244.1.1], nodeName: n1}";
+    let dns = "{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53}";
+    let local = format!("internalTrafficPolicy: Local, ports: [{dns}]");
+    let ending = "{addresses: [10.244.1.1], nodeName: n1, conditions: {ready: false, serving: true, terminating: true}}";
+    let on_n2 = "{addresses: [10.244.2.1], nodeName: n2, hints: {forNodes: [{name: n2}]}}";
+    for (service, ports, endpoints, code, said) in [
+        (
+            http,
+            "{name: http, port: 8080, protocol: UDP}",
+            one,
+            1,
+            "the port of this name in slice s-1 is UDP, not TCP",
+        ),
+        (
+            http,
+            "{name: web, port: 8080}",
+            one,
+            1,
+            "proxies go by a port's name, and slice s-1 has the name web",
+        ),
+        (http, "{port: 8080}", one, 1, "proxies go by a port's name, and slice s-1 has no name"),
+        (&local, dns, "{addresses: [10.244.1.1]}", 1, "every node: 10.96.0.1:53 UDP dropped"),
+        (&local, dns, one, 1, "n2: 10.96.0.1:53 TCP dropped"),
+        (
+            &local,
+            dns,
+            ending,
+            1,
+            "of the node's own endpoints none is ready: those that are ending and still answer are used",
+        ),
+        (
+            http,
+            "{name: http, port: 80}",
+            on_n2,
+            0,
+            "n1: no ready endpoint is meant for node n1, and none has a zone hint",
+        ),
+    ] {
+        let (found, text) = answer(service, ports, endpoints);
+        assert_eq!(found, Some(code), "{service} {ports}: {text}");
+        assert!(text.contains(said), "{service} {ports}: {text}");
+    }
 }

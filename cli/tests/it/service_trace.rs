@@ -204,3 +204,19 @@ fn kinds_of_proxies_stand_side_by_side() {
     assert_eq!(columns[0]["ports"][0]["cost"]["growsWith"], serde_json::json!(["services", "endpoints"]));
     assert_eq!(columns[2]["ports"][0]["cost"]["lookups"], 3.0);
 }
+
+/// Comments of other programs' rules are bytes; they are no reason to refuse the proxy's.
+#[test]
+fn bytes_of_others_do_not_hide_the_proxy_s_rules() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("node.save");
+    let mut dump = fs::read(root().join("examples/broken/node.save")).expect("readable");
+    let nat = dump.windows(5).position(|window| window == b"*nat\n").expect("a table") + 5;
+    let rule = b"-A OUTPUT -m comment --comment \"gr\xfc\xdfe\" -j ACCEPT\r\n";
+    dump.splice(nat..nat, rule.iter().copied());
+    fs::write(&path, dump).expect("written");
+    let arguments = ["service", "trace", "-f", "examples/broken/mynet.yaml", "mynet/web", "--node", "worker"];
+    let run = netlab(arguments.into_iter().chain(["--iptables-save", path.to_str().expect("UTF-8")]));
+    assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("about 50% of new connections time out"), "{}", run.stdout);
+}

@@ -1,7 +1,7 @@
 //! The endpoints of a service port: the union of its slices.
 //!
 //! Invariant: as `pkg/proxy/endpointslicecache.go` has it: only the first address of an endpoint counts; a slice's
-//! port belongs to a service port when name and protocol are the same, whatever its number; an address and port that
+//! port belongs to a service port when name and protocol are the same, whatever its number, if it has one; an address and port that
 //! is there twice is there once, and one that is ending never replaces one that is not.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub fn backends(
                 found.name.as_deref().unwrap_or_default() == port.name.as_deref().unwrap_or_default()
             })
             .filter(|found| found.protocol == port.protocol)
-            .filter_map(|found| found.port);
+            .filter_map(|found| found.port.filter(|number| *number != 0));
         for number in numbers {
             for endpoint in &slice.endpoints {
                 let Some(address) = endpoint.addresses.first() else { continue };

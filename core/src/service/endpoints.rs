@@ -5,11 +5,11 @@
 
 use serde::Serialize;
 
-use super::select::{Mode, NodeTopology, Outcome, Selection, TrafficPolicy, select};
-use super::slices::{self, ZONE};
+use super::select::{Mode, NodeTopology, Outcome, Reason, Selection, TrafficPolicy, select};
+use super::slices::{self, Slices, ZONE};
 use super::{ServicePortName, backends, families};
 use crate::model::cluster::{Cluster, ObjectKey};
-use crate::model::service::{AddressType, IpFamilyPolicy, Service, ServiceType};
+use crate::model::service::{AddressType, IpFamilyPolicy, Service, ServicePort, ServiceType};
 
 /// What of a Service is asked.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +197,7 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
                     local: policy.uses_local().then(|| words(&selection.local)),
                     reachable: words(&selection.reachable),
                     mode: policy.uses_cluster().then_some(selection.mode),
-                    reason: selection.reason.to_string(),
+                    reason: reason(&selection, &slices, port, family),
                     routes: routes(service, port, family, policy, &selection),
                 });
             }
@@ -254,9 +254,48 @@ pub fn unknown_slices(cluster: &Cluster, key: &ObjectKey, service: &Service) -> 
     })
 }
 
+/// Why, with what a reader would else look for: endpoints that are ending, and a port of the slices that is nearly this.
+fn reason(selection: &Selection, slices: &Slices<'_>, port: &ServicePort, family: AddressType) -> String {
+    let mut text = selection.reason.to_string();
+    if selection.local_terminating {
+        text +=
+            "; of the node's own endpoints none is ready: those that are ending and still answer are used";
+    }
+    if selection.reason == Reason::NoEndpoints
+        && let Some(nearly) = nearly(slices, port, family)
+    {
+        text += &format!(": {nearly}");
+    }
+    text
+}
+
+/// The port of a slice with endpoints that a proxy does not take for this one.
+fn nearly(slices: &Slices<'_>, port: &ServicePort, family: AddressType) -> Option<String> {
+    let name = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let shown =
+        |name: Option<String>| name.map_or_else(|| "no name".to_owned(), |name| format!("the name {name}"));
+    let wanted = name(&port.name);
+    let filled =
+        slices.slices.iter().filter(|(_, slice)| slice.address_type == family && !slice.endpoints.is_empty());
+    let mut other_name = None;
+    for (slice, found) in filled.flat_map(|(key, slice)| slice.ports.iter().map(move |found| (key, found))) {
+        if name(&found.name) == wanted && found.protocol != port.protocol {
+            let (is, wants) = (found.protocol, port.protocol);
+            return Some(format!("the port of this name in slice {slice} is {is}, not {wants}"));
+        }
+        if found.protocol == port.protocol && name(&found.name) != wanted {
+            other_name.get_or_insert_with(|| {
+                format!("proxies go by a port's name, and slice {slice} has {}", shown(name(&found.name)))
+            });
+        }
+    }
+    // A Service of several ports has slices with the names of the others.
+    other_name.filter(|_| slices.slices.values().all(|slice| slice.ports.len() <= 1))
+}
+
 fn routes(
     service: &Service,
-    port: &crate::model::service::ServicePort,
+    port: &ServicePort,
     family: AddressType,
     policy: TrafficPolicy,
     selection: &Selection,

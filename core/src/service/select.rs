@@ -110,8 +110,12 @@ pub enum Reason {
     NoneUsable,
     /// None is ready; those that are ending and still answer are used, hints or not.
     Terminating,
-    /// No ready endpoint has a zone hint, and node hints are of no use here.
+    /// No ready endpoint has a hint.
     NoHints,
+    /// There are no zone hints, and no ready endpoint is meant for this node.
+    NoneForNode(String),
+    /// There are no zone hints, and this ready endpoint has no node hint either.
+    SomeWithoutNodeHint(SocketAddr),
     /// This ready endpoint has no hint, so no hint is used.
     SomeWithoutHint(SocketAddr),
     /// The node has no zone label, so zone hints say nothing about it.
@@ -137,6 +141,12 @@ impl std::fmt::Display for Reason {
                 "no endpoint is ready: those that are ending and still answer are used, hints or not",
             ),
             Self::NoHints => write!(f, "no ready endpoint has a zone hint; {ALL}"),
+            Self::NoneForNode(node) => {
+                write!(f, "no ready endpoint is meant for node {node}, and none has a zone hint; {ALL}")
+            }
+            Self::SomeWithoutNodeHint(endpoint) => {
+                write!(f, "ready endpoint {endpoint} has no node hint, and none has a zone hint; {ALL}")
+            }
             Self::SomeWithoutHint(endpoint) => {
                 write!(f, "ready endpoint {endpoint} has no zone hint, so no hint is used; {ALL}")
             }
@@ -263,7 +273,13 @@ fn mode(ready: &[&Backend], node: &NodeTopology) -> (Mode, Reason) {
         return (Mode::Node, Reason::Node(node.name.clone()));
     }
     if ready.iter().all(|backend| backend.zone_hints.is_empty()) {
-        return (Mode::All, Reason::NoHints);
+        let without = ready.iter().filter(|backend| backend.node_hints.is_empty());
+        let reason = match without.map(|backend| backend.address).min() {
+            None => Reason::NoneForNode(node.name.clone()),
+            Some(_) if ready.iter().all(|backend| backend.node_hints.is_empty()) => Reason::NoHints,
+            Some(without) => Reason::SomeWithoutNodeHint(without),
+        };
+        return (Mode::All, reason);
     }
     let without = ready.iter().filter(|backend| backend.zone_hints.is_empty());
     if let Some(without) = without.map(|backend| backend.address).min() {

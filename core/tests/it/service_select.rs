@@ -146,6 +146,9 @@ fn every_way_out_has_its_reason() {
         (&["1 z=b"], z, Reason::NoneForZone("a".to_owned())),
         (&["1 z=a"], z, Reason::Zone("a".to_owned())),
         (&["1 n=here"], z, Reason::Node("here".to_owned())),
+        (&["1 n=there", "2 n=there"], z, Reason::NoneForNode("here".to_owned())),
+        (&["1 n=here", "3", "2"], z, Reason::SomeWithoutNodeHint(unhinted)),
+        (&["1 n=there z=b", "2 n=there z=b"], z, Reason::NoneForZone("a".to_owned())),
     ] {
         assert_eq!(ask(CLUSTER, backends, zone).reason, expected, "{backends:?}");
     }

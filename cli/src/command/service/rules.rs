@@ -168,6 +168,7 @@ fn refused(path: &Path, command: &str, error: &dyn std::error::Error) -> Failure
         .hint(format!("give the whole text of `{command}`, run as root on the node"))
 }
 
+/// The text of a file. Names and comments of other programs may hold any bytes; a proxy's own are ASCII.
 fn read(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
@@ -177,5 +178,6 @@ fn read(path: &Path) -> Result<String, Failure> {
     };
     let failure = || Failure::unreadable(format!("cannot read `{}`", path.display()));
     read.map_err(|error| failure().because(&error))?;
-    String::from_utf8(bytes).map_err(|error| failure().because(&error))
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
