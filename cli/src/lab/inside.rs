@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_lab::dns::Dns;
-use netlab_lab::fault::{self, Broken, ProxyEdit, Stuck, StuckFlow, Tables, believed};
+use netlab_lab::fault::{self, Broken, Links, ProxyEdit, Stuck, StuckFlow, Tables, believed};
 use netlab_lab::named::{self, Handler, Nothing, Reply, RunDir, supervise_on_stdin};
 use netlab_lab::{Lab, Place};
 use serde_json::{Value, json};
@@ -53,6 +53,7 @@ struct State {
     dns: Dns,
     files: BTreeMap<(Place, File), String>,
     tables: Tables,
+    links: Links,
     stuck: Vec<(StuckFlow, Stuck)>,
     /// What is in force, and in the proxies' rules.
     in_force: Option<Manifests>,
@@ -97,6 +98,8 @@ impl Inside {
         if state.dns.books() != derived.books {
             state.dns.set_books(derived.books.clone());
         }
+        // A server's address has to be there before it is bound.
+        state.links.set(lab, &derived.links).map_err(error)?;
         state.dns.set_servers(lab, derived.servers()).map_err(error)?;
         for ((place, file), text) in derived.files {
             let key = (place, file);

@@ -4,6 +4,7 @@
 //! whatever it was before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
@@ -31,6 +32,8 @@ pub(super) struct Derived {
     pub(super) files: BTreeMap<(Place, File), String>,
     /// Chains of nftables by place and fault.
     pub(super) tables: BTreeMap<(Place, String), String>,
+    /// Interfaces by place and name.
+    pub(super) links: BTreeMap<(Place, String), Vec<IpAddr>>,
     /// Flows that lead astray.
     pub(super) stuck: Vec<StuckFlow>,
 }
@@ -55,6 +58,7 @@ impl Derived {
             books: Books::default(),
             files: BTreeMap::new(),
             tables: BTreeMap::new(),
+            links: BTreeMap::new(),
             stuck: Vec::new(),
         };
         let changes =
@@ -64,6 +68,9 @@ impl Derived {
                 Change::Proxy(edit) => derived.edits.push(edit.clone()),
                 Change::Rules { at, chains } => {
                     *derived.tables.entry((at.clone(), fault.name.clone())).or_default() += chains;
+                }
+                Change::Link { at, name, addresses } => {
+                    derived.links.insert((at.clone(), name.clone()), addresses.clone());
                 }
                 Change::Stuck(flow) => derived.stuck.push(flow.clone()),
                 _ => {}
@@ -126,6 +133,7 @@ fn rename(naming: &mut Naming, change: &Change) {
             naming.corefile.forward += &more.forward;
             naming.corefile.blocks += &more.blocks;
         }
+        Change::Serve(server) if !naming.servers.contains(server) => naming.servers.push(server.clone()),
         Change::Wrote(lines) => naming.wrote.extend(lines.iter().cloned()),
         Change::Above(addresses) => naming.above.clone_from(addresses),
         Change::Listen { at, port, udp, tcp } => {

@@ -70,6 +70,12 @@ const SEEN: &[(&str, &[(&str, &str)])] = &[
     ("wildcard-suffix", &[("corp", "198.51.100.99"), ("resolv.conf", "corp.example")]),
     ("oversize", &[("www", "198.51.100.60")]),
     ("node-stub", &[("outside", "SERVFAIL"), ("node resolv.conf", "127.0.0.53")]),
+    (
+        "nodelocal-down",
+        &[("resolv.conf", "nameserver 169.254.20.10\n"), ("cache", "refused ICMP 3/3"), ("ep", "10.96.12.9")],
+    ),
+    ("nodelocal-policy", &[("resolv.conf", "nameserver 169.254.20.10\n"), ("node cache", "10.96.12.9")]),
+    ("nodelocal-upstream", &[("cache", "SERVFAIL"), ("ep", "10.96.12.9")]),
     ("wrong-cluster-ip", &[("resolv.conf", "nameserver 10.96.0.2\n")]),
     ("no-cluster-dns", &[("resolv.conf", "nameserver 192.0.2.53\n"), ("glibc", "none")]),
     ("domain-typo", &[("resolv.conf", "shop.svc.clouster.local"), ("glibc", "none")]),
@@ -97,6 +103,8 @@ fn probe(labs: &Labs, what: &str) -> String {
     let file = |place: &str, file: &str| labs.good(&format!("netlab lab exec {place} -- cat /etc/{file}"));
     match what {
         "vip" => ask(&format!("{TARGET} --server {vip}")),
+        "cache" => ask(&format!("{TARGET} --server 169.254.20.10")),
+        "node cache" => self::ask(labs, "node/node-1", &format!("{TARGET} --server 169.254.20.10")),
         "vip tcp" => ask(&format!("{TARGET} --server {vip} --tcp")),
         "vip aaaa" => ask(&format!("{TARGET} --type AAAA --server {vip}")),
         "vip from-any" => {

@@ -116,7 +116,53 @@ pub fn conntrack_counters(netns: &Netns) -> Result<BTreeMap<String, u64>, NodeEr
 /// # Errors
 /// When the kernel does not show them.
 pub fn protocol_counters(netns: &Netns) -> Result<BTreeMap<String, i64>, NodeError> {
-    let text = file(netns, "/proc/thread-self/net/snmp")?;
+    Ok(pairs_of_lines(&file(netns, "/proc/thread-self/net/snmp")?))
+}
+
+/// The same of what Linux counts besides: `TcpExt.IPReversePathFilter` (`/proc/net/netstat`).
+///
+/// # Errors
+/// When the kernel does not show them.
+pub fn extended_counters(netns: &Netns) -> Result<BTreeMap<String, i64>, NodeError> {
+    Ok(pairs_of_lines(&file(netns, "/proc/thread-self/net/netstat")?))
+}
+
+/// Values of `/proc/sys`, by their dotted names; a name that this kernel or namespace does not have is left out, and a part `*`
+/// stands for each interface.
+///
+/// # Errors
+/// When the namespace cannot be entered.
+pub fn sysctls(netns: &Netns, names: &[&str]) -> Result<BTreeMap<String, i64>, NodeError> {
+    netns.run(|| {
+        let mut found = BTreeMap::new();
+        let mut read = |name: String| {
+            let path = format!("/proc/sys/{}", name.replace('.', "/"));
+            if let Some(value) = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok())
+            {
+                found.insert(name, value);
+            }
+        };
+        for name in names {
+            match name.split_once(".*.") {
+                None => read((*name).to_owned()),
+                Some((before, after)) => {
+                    let directory = format!("/proc/sys/{}", before.replace('.', "/"));
+                    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+                    for entry in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+                        // A dot in an interface's name cannot be told from those between the parts.
+                        if !entry.contains('.') {
+                            read(format!("{before}.{entry}.{after}"));
+                        }
+                    }
+                }
+            }
+        }
+        found
+    })
+}
+
+/// `Udp: A B` and `Udp: 1 2`, one below the other.
+fn pairs_of_lines(text: &str) -> BTreeMap<String, i64> {
     let lines: Vec<&str> = text.lines().collect();
     let mut counters = BTreeMap::new();
     for pair in lines.chunks(2) {
@@ -131,7 +177,7 @@ pub fn protocol_counters(netns: &Netns) -> Result<BTreeMap<String, i64>, NodeErr
             }
         }
     }
-    Ok(counters)
+    counters
 }
 
 fn file(netns: &Netns, path: &str) -> Result<String, NodeError> {

@@ -27,7 +27,9 @@ const LOSSES: [&str; 8] = [
     "rp_filter",
 ];
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature of every step")]
+/// What F24 and F29 rest on.
+const ALLOWANCES: &str = "the provider's allowances (`ethtool -S`) were not read, which F24 and F29 rest on";
+
 fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     let conntrack = view.conntrack();
     let (id, _) = match view.evidence.counters() {
@@ -57,7 +59,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
             std::iter::once(table).filter(|part| !part.is_empty()).chain(grown).collect();
         let what = parts.join(", ");
         // A counter of the whole node grows for others too: where every question came back, none of them was lost.
-        let lost = view.rows(&Ask::default()).iter().any(|(_, probe)| !probe.all_answered());
+        let lost = view.rows(&Ask::from_pod()).iter().any(|(_, probe)| !probe.all_answered());
         if full || lost || view.evidence.symptom().is_some() {
             CheckOutcome::fault(what).citing([id])
         } else {
@@ -71,4 +73,5 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         };
         CheckOutcome::ok(nothing).citing([id])
     })
+    .map(|outcome| if view.any_counter("allowance_exceeded") { outcome } else { outcome.without(ALLOWANCES) })
 }

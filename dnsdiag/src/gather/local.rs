@@ -65,6 +65,8 @@ pub struct LocalFiles {
     pub node_name: String,
     /// A process of that node that is in no container: the node's own files are those that it sees.
     pub node_root: Option<Container>,
+    /// Namespaces of which UDP's losses are counted besides: those of DNS pods, by owner (`pod/NAMESPACE/NAME`).
+    pub counted: BTreeMap<String, Netns>,
     /// Which family's rules are looked at: that of the pod's DNS servers.
     pub ipv6: bool,
 }
@@ -92,22 +94,49 @@ impl Files for LocalFiles {
     }
 
     fn counters(&self) -> BTreeMap<String, BTreeMap<String, f64>> {
-        let Some(node) = &self.node else { return BTreeMap::new() };
-        let mut counters = BTreeMap::new();
-        for (name, value) in dump::conntrack_counters(node).unwrap_or_default() {
-            counters.insert(format!("conntrack.{name}"), precise(value));
+        let mut by_owner = BTreeMap::new();
+        if let Some(node) = &self.node {
+            by_owner.insert(self.node_name.clone(), of_node(node));
         }
-        for (name, value) in dump::protocol_counters(node).unwrap_or_default() {
-            if let (Ok(value), true) = (u64::try_from(value), name.starts_with("Udp.")) {
-                counters.insert(format!("snmp.{name}"), precise(value));
-            }
+        for (owner, netns) in &self.counted {
+            by_owner.insert(owner.clone(), udp(netns));
         }
-        if counters.is_empty() {
-            BTreeMap::new()
-        } else {
-            BTreeMap::from([(self.node_name.clone(), counters)])
+        by_owner.retain(|_, counters| !counters.is_empty());
+        by_owner
+    }
+}
+
+/// Values of a node by which rules judge: where packets are dropped for their source, and whether a bridge passes the rules.
+const SYSCTLS: [&str; 3] = [
+    "net.ipv4.conf.*.rp_filter",
+    "net.bridge.bridge-nf-call-iptables",
+    "net.netfilter.nf_conntrack_udp_timeout",
+];
+
+fn of_node(node: &Netns) -> BTreeMap<String, f64> {
+    let mut counters = udp(node);
+    for (name, value) in dump::conntrack_counters(node).unwrap_or_default() {
+        counters.insert(format!("conntrack.{name}"), precise(value));
+    }
+    let dropped = dump::extended_counters(node).unwrap_or_default().remove("TcpExt.IPReversePathFilter");
+    if let Some(value) = dropped.and_then(|value| u64::try_from(value).ok()) {
+        counters.insert("netstat.IPReversePathFilter".to_owned(), precise(value));
+    }
+    for (name, value) in dump::sysctls(node, &SYSCTLS).unwrap_or_default() {
+        if let Ok(value) = u64::try_from(value) {
+            counters.insert(format!("sysctl.{name}"), precise(value));
         }
     }
+    counters
+}
+
+/// What UDP lost for want of room, and what it took for garbage.
+fn udp(netns: &Netns) -> BTreeMap<String, f64> {
+    let counters = dump::protocol_counters(netns).unwrap_or_default();
+    let of_udp = counters.into_iter().filter_map(|(name, value)| {
+        Some((format!("udp.{}", name.strip_prefix("Udp.")?), precise(u64::try_from(value).ok()?)))
+    });
+    of_udp.collect()
 }
 
 /// Counters stay below 2^53 in the life of a machine.

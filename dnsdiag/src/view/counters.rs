@@ -23,6 +23,15 @@ impl View<'_> {
         counters.by_owner.get(owner)?.get(name).copied()
     }
 
+    /// True when a counter of any owner has a name with this ending.
+    #[must_use]
+    pub fn any_counter(&self, ending: &str) -> bool {
+        let counters = self.evidence.counters();
+        counters.is_some_and(|(_, counters)| {
+            counters.by_owner.values().flat_map(|of_owner| of_owner.keys()).any(|name| name.ends_with(ending))
+        })
+    }
+
     /// Counters whose name has this ending and that grew, with their owner, name and growth.
     #[must_use]
     pub fn grown(&self, ending: &str) -> Vec<(String, String, f64)> {

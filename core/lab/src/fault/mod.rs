@@ -6,6 +6,8 @@
 //! [`Fault::mode`] gives.
 
 mod files;
+mod links;
+mod node_local;
 mod path;
 mod policy;
 mod proxy;
@@ -21,12 +23,13 @@ use netlab_core::model::port::Protocol;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use links::Links;
 pub use proxy::believed;
 pub use rules::Tables;
 pub use scene::{Member, Scene, Target};
 pub use stuck::{Stuck, StuckFlow};
 
-use crate::dns::{Role, Rule};
+use crate::dns::{Role, Rule, Server};
 use crate::named::File;
 use crate::place::Place;
 
@@ -112,6 +115,7 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
         path::FAULTS,
         server::FAULTS,
         server::UPSTREAM,
+        node_local::FAULTS,
         files::SPEC,
         files::FAULTS,
     ]
@@ -209,6 +213,17 @@ pub enum Change {
         /// The chains.
         chains: String,
     },
+    /// An interface that only this place is on, with addresses that only it has.
+    Link {
+        /// Where.
+        at: Place,
+        /// How it is called.
+        name: String,
+        /// What it has.
+        addresses: Vec<IpAddr>,
+    },
+    /// A further server.
+    Serve(Server),
     /// Somebody keeps sending from one port, and the kernel remembers where that led once.
     Stuck(StuckFlow),
 }

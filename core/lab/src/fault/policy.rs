@@ -104,6 +104,12 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
+/// Everything but DNS, and DNS to the DNS pods: right for who asks those.
+pub(super) fn only_to_dns(scene: &Scene) -> Vec<Change> {
+    let rule = to_dns(scene, &json!([port("UDP"), port("TCP")]));
+    instead(scene, "dns-to-its-pods", &json!([everything_else(scene), rule]))
+}
+
 /// A policy in the place of those by which the client's namespace is isolated for egress.
 fn instead(scene: &Scene, name: &str, egress: &Value) -> Vec<Change> {
     let gone = scene.client_policies.iter().map(|name| remove(&scene.client_key.0, name));

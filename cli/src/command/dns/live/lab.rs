@@ -46,12 +46,15 @@ pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
         let entry = client.entry(place).map_err(|error| failure(&error, &run_dir()))?;
         entry.netns().try_clone().map_err(|error| super::not_entered(&error))
     };
-    let mut dns_pods = BTreeMap::new();
+    let (mut dns_pods, mut counted) = (BTreeMap::new(), BTreeMap::new());
     for (server, _) in client.dns().map_err(|error| failure(&error, &run_dir()))? {
         for address in &server.addresses {
             if matches!(server.place, LabPlace::Pod(_)) {
                 dns_pods.insert(*address, netns(&mut client, &server.place)?);
             }
+        }
+        if let LabPlace::Pod(key) = &server.place {
+            counted.insert(format!("pod/{key}"), netns(&mut client, &server.place)?);
         }
     }
     let mut texts = texts(&manifests)?;
@@ -76,6 +79,7 @@ pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
         // What `lab exec` runs there are this machine's programs.
         libc: Container::of_process(std::process::id()).ok().and_then(|own| own.libc()),
         dns_pods,
+        counted,
         objects: texts,
         elsewhere: Some(Box::new(elsewhere)),
         not_examined: Vec::new(),

@@ -67,6 +67,7 @@ pub(super) fn find(
         files: container.map(PodFiles::Container),
         node_root,
         dns_pods: BTreeMap::new(),
+        counted: BTreeMap::new(),
         objects: objects_of,
         elsewhere: None,
         not_examined,

@@ -74,6 +74,8 @@ struct Place {
     node_root: Option<Container>,
     libc: Option<String>,
     dns_pods: BTreeMap<IpAddr, Netns>,
+    /// The same by name, `pod/NAMESPACE/NAME`.
+    counted: BTreeMap<String, Netns>,
     /// Cluster objects, by the file of a bundle; none when nothing is known of the cluster.
     objects: BTreeMap<String, String>,
     elsewhere: Option<Box<dyn Elsewhere>>,
@@ -117,6 +119,7 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
         node: node.map(clone).transpose()?,
         node_name: String::new(),
         node_root: place.node_root,
+        counted: place.counted,
         ipv6: false,
     };
     files.look(&target);
