@@ -425,7 +425,7 @@ fn nearest(cluster: &Cluster, kind: Option<EndpointType>, wanted: &ObjectKey) ->
 }
 
 /// A port as written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortRef {
     /// Number or name.
     pub port: PortName,
@@ -434,7 +434,7 @@ pub struct PortRef {
 }
 
 /// A port's number, or its name on the destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortName {
     /// 1 to 65535.
     Number(u16),

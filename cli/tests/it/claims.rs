@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::run::{Run, is_root, netlab, netlab_reading, required};
+use crate::run::{Run, is_root, netlab, netlab_reading, required, root};
 
 const SHOP: [&str; 4] = ["policy", "test", "-f", "examples/shop"];
 
@@ -264,4 +264,26 @@ fn the_kernel_tries_all_claims() {
 
 fn claims_with_backend_none() -> Run {
     netlab(SHOP.iter().chain(&["examples/claims/shop.yaml", "--kernel", "--backend", "none"]))
+}
+
+#[test]
+fn what_is_recorded_of_lists_that_were_worked_out_by_hand_holds_claim_by_claim() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let claims = directory.path().join("claims.yaml");
+    let claims = claims.to_str().expect("UTF-8");
+    let cases = std::fs::read_dir(root().join("core/tests/reading")).expect("the cases");
+    for case in cases.map(|entry| entry.expect("a case").path().join("input")) {
+        let input = case.to_str().expect("UTF-8");
+        // Ends that no table tells apart were asked once; here every claim is asked for itself.
+        let draft = netlab(["policy", "test", "--record", "-f", input]);
+        let written = draft.stdout.matches("\n- {from").count();
+        assert!(draft.code == Some(0) && written >= 10, "{input}: {}", draft.stderr);
+        std::fs::write(claims, draft.stdout).expect("written");
+        let run = netlab(["policy", "test", "-f", input, claims, "-q"]);
+        assert_eq!(
+            (run.code, run.stdout),
+            (Some(0), format!("PASSED  all {written} claims hold\n")),
+            "{input}"
+        );
+    }
 }

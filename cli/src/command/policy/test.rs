@@ -1,6 +1,9 @@
 //! `netlab policy test`: do the claims hold?
 
+use std::collections::BTreeMap;
+
 use netlab_core::diagnostic::{Diagnostic, Severity};
+use netlab_core::endpoint_ref::PortRef;
 use netlab_core::envelope::Envelope;
 use netlab_core::input::{Budget, Loaded};
 use netlab_core::policy::Scope;
@@ -154,22 +157,33 @@ fn record(args: &Test, input: Input, globals: &Globals, terminal: &Terminal) -> 
         ..Focus::default()
     };
     let listed = connections(&running.cluster, &compile(&running, &Scope::Cluster)?.rulesets, &focus);
-    let points = points(&loaded.cluster, &listed);
 
     let compiled = compile(&loaded, &Scope::Cluster)?;
     let judge = Judge::new(&loaded.cluster, &compiled.rulesets)?;
     let mut draft = Draft::default();
-    for point in points {
-        match found(&judge, &loaded, &point, globals)? {
-            (Outcome::Mixed, _) => {
-                for point in apart(&loaded.cluster, &point) {
-                    let (outcome, why) = found(&judge, &loaded, &point, globals)?;
-                    write(&mut draft, &point, outcome, &why);
-                }
-            }
-            (outcome, why) => write(&mut draft, &point, outcome, &why),
+    // Ends that no table tells apart are asked once for a port.
+    let mut known: BTreeMap<(Option<(u32, u32)>, PortRef), Verdict> = BTreeMap::new();
+    points(&loaded.cluster, &compiled.rulesets, &listed, |point| -> Result<(), Failure> {
+        let class = (point.alike, point.port.clone());
+        if let Some(verdict) = known.get(&class) {
+            draft.claim(&point, *verdict);
+            return Ok(());
         }
-    }
+        let (outcome, why) = found(&judge, &loaded, &point, globals)?;
+        match outcome.settled() {
+            Some(verdict) if point.alike.is_some() => _ = known.insert(class, verdict),
+            _ => {}
+        }
+        if outcome == Outcome::Mixed {
+            for point in apart(&loaded.cluster, &point) {
+                let (outcome, why) = found(&judge, &loaded, &point, globals)?;
+                write(&mut draft, &point, outcome, &why);
+            }
+        } else {
+            write(&mut draft, &point, outcome, &why);
+        }
+        Ok(())
+    })?;
     drop(busy);
     terminal.whole(&draft.finish())?;
     for text in &not_examined {

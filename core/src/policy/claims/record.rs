@@ -15,7 +15,9 @@ use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::port::Protocol;
 use crate::model::service::Service;
 use crate::policy::change::Verdict;
+use crate::policy::classes::ClassIndex;
 use crate::policy::connections::{Allowed, Connections, Peer, PeerKind, workload_of};
+use crate::policy::ruleset::Rulesets;
 
 /// What is asked where neither policies nor containers name a port.
 const ANY: (Protocol, u16) = (Protocol::Tcp, 80);
@@ -29,6 +31,9 @@ pub struct Point {
     pub to: EndpointRef,
     /// Which port, with its protocol.
     pub port: PortRef,
+    /// What the tables can tell of both ends, where that is all that decides: two points that have this and the port in
+    /// common are answered alike.
+    pub alike: Option<(u32, u32)>,
 }
 
 /// The text of a file of claims, line by line.
@@ -83,33 +88,103 @@ fn quoted(end: &EndpointRef) -> String {
     if text.contains(':') { format!("\"{text}\"") } else { text }
 }
 
-/// The points of every pair that was looked at.
-pub fn points(cluster: &Cluster, connections: &Connections) -> Vec<Point> {
-    let ends: Vec<End> = connections.peers.iter().map(|peer| End::new(cluster, peer)).collect();
+/// The points of every pair that was looked at, one after the other; `rulesets` are the cluster's.
+///
+/// # Errors
+/// Whatever `visit` gives.
+pub fn points<E>(
+    cluster: &Cluster,
+    rulesets: &Rulesets,
+    connections: &Connections,
+    mut visit: impl FnMut(Point) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut pods: BTreeMap<String, Vec<(&ObjectKey, &Pod)>> = BTreeMap::new();
+    for (key, pod) in cluster.pods.iter().filter(|(_, pod)| !pod.terminal) {
+        pods.entry(workload_of(key, pod)).or_default().push((key, pod));
+    }
+    let mut alike = Alike::new(cluster, rulesets);
+    let none = Vec::new();
+    let ends: Vec<End> = connections
+        .peers
+        .iter()
+        .map(|peer| End::new(cluster, peer, pods.get(&peer.id).unwrap_or(&none), &mut alike))
+        .collect();
     let mut allowed: BTreeMap<(usize, usize), &Allowed> = BTreeMap::new();
     for connection in &connections.list {
         allowed.insert((connection.from(), connection.to()), connections.allowed(connection));
     }
     let nothing = Allowed::default();
-    let mut points = Vec::new();
     for (from, source) in ends.iter().enumerate() {
         for (to, destination) in ends.iter().enumerate() {
             if !connections.covers(from, to) {
                 continue;
             }
             let ports = ports(allowed.get(&(from, to)).copied().unwrap_or(&nothing), &destination.ports);
-            for (source, destination) in
+            for ((source, from_kind), (destination, to_kind)) in
                 source.names.iter().flat_map(|one| destination.names.iter().map(move |other| (one, other)))
             {
-                points.extend(ports.iter().map(|(protocol, port)| Point {
-                    from: source.clone(),
-                    to: destination.clone(),
-                    port: PortRef { port: PortName::Number(*port), protocol: Some(*protocol) },
-                }));
+                for (protocol, port) in &ports {
+                    visit(Point {
+                        from: source.clone(),
+                        to: destination.clone(),
+                        port: PortRef { port: PortName::Number(*port), protocol: Some(*protocol) },
+                        alike: from_kind.zip(*to_kind),
+                    })?;
+                }
             }
         }
     }
-    points
+    Ok(())
+}
+
+/// Which ends the tables cannot tell apart: each set of what they know of an end's pods has a number.
+struct Alike<'a> {
+    rulesets: &'a Rulesets,
+    /// How many pods, nodes and Services have an address.
+    uses: BTreeMap<IpAddr, usize>,
+    numbers: BTreeMap<BTreeSet<Kind>, u32>,
+}
+
+/// What the tables know of a pod, or of an address outside: its ruleset, and the classes of its addresses.
+type Kind = (Option<u32>, Vec<(bool, ClassIndex)>);
+
+impl<'a> Alike<'a> {
+    fn new(cluster: &Cluster, rulesets: &'a Rulesets) -> Self {
+        let mut uses: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for address in taken(cluster) {
+            *uses.entry(*address).or_default() += 1;
+        }
+        Self { rulesets, uses, numbers: BTreeMap::new() }
+    }
+
+    /// The number of an end with these pods; `None` where more than tables decides: its node, an address that nobody knows or
+    /// that several have.
+    fn pods(&mut self, pods: &[(&ObjectKey, &Pod)]) -> Option<u32> {
+        let kind = |(key, pod): &(&ObjectKey, &Pod)| {
+            let own = pod.addresses.iter().all(|address| self.uses.get(address) == Some(&1));
+            let plain = pod.is_policed() && !pod.synthetic_addresses && !pod.addresses.is_empty() && own;
+            let ruleset = plain.then(|| self.rulesets.pods.get(*key))?.map(|pod| pod.ruleset)?;
+            let classes = pod.addresses.iter().map(|address| self.class(*address)).collect();
+            Some((Some(ruleset), classes))
+        };
+        let kinds = pods.iter().map(kind).collect::<Option<BTreeSet<Kind>>>()?;
+        self.number(kinds)
+    }
+
+    /// The same of an address outside.
+    fn address(&mut self, address: IpAddr) -> Option<u32> {
+        let kind = (None, vec![self.class(address)]);
+        (!self.uses.contains_key(&address)).then(|| self.number(BTreeSet::from([kind])))?
+    }
+
+    fn class(&self, address: IpAddr) -> (bool, ClassIndex) {
+        (address.is_ipv4(), self.rulesets.classes.of_address(address))
+    }
+
+    fn number(&mut self, kinds: BTreeSet<Kind>) -> Option<u32> {
+        let next = u32::try_from(self.numbers.len()).ok()?;
+        (!kinds.is_empty()).then(|| *self.numbers.entry(kinds).or_insert(next))
+    }
 }
 
 /// The same question pod by pod, for ends whose pods are answered differently.
@@ -133,6 +208,7 @@ pub fn apart(cluster: &Cluster, point: &Point) -> Vec<Point> {
                 from: from.clone(),
                 to: to.clone(),
                 port: point.port.clone(),
+                alike: None,
             })
         })
         .filter(|apart| apart.from != apart.to)
@@ -149,22 +225,18 @@ fn pod_ref(key: &ObjectKey) -> EndpointRef {
 
 /// A peer as claims name it, and the ports that its containers declare.
 struct End {
-    /// One name for all, or each pod's.
-    names: Vec<EndpointRef>,
+    /// One name for all, or each pod's; with the number of what tables know of those that it means.
+    names: Vec<(EndpointRef, Option<u32>)>,
     ports: BTreeSet<(Protocol, u16)>,
 }
 
 impl End {
-    fn new(cluster: &Cluster, peer: &Peer) -> Self {
+    fn new(cluster: &Cluster, peer: &Peer, pods: &[(&ObjectKey, &Pod)], alike: &mut Alike<'_>) -> Self {
         if peer.kind == PeerKind::IpBlock {
-            let address = address(cluster, &peer.cidrs);
-            return Self {
-                names: address.map(EndpointRef::Address).into_iter().collect(),
-                ports: BTreeSet::new(),
-            };
+            let names = address(cluster, &peer.cidrs)
+                .map(|address| (EndpointRef::Address(address), alike.address(address)));
+            return Self { names: names.into_iter().collect(), ports: BTreeSet::new() };
         }
-        let of_peer = cluster.pods.iter().filter(|(key, pod)| workload_of(key, pod) == peer.id);
-        let pods: Vec<(&ObjectKey, &Pod)> = of_peer.filter(|(_, pod)| !pod.terminal).collect();
         let mine: Vec<ResolvedEnd> = pods.iter().map(|(key, _)| ResolvedEnd::Pod((*key).clone())).collect();
         let named = |kind, name: &str| EndpointRef::Named {
             kind,
@@ -182,8 +254,8 @@ impl End {
             .into_iter()
             .find(|name| name.resolve(cluster, "default").is_ok_and(|found| found == mine));
         let names = match name {
-            Some(name) => vec![name],
-            None => pods.iter().map(|(key, _)| pod_ref(key)).collect(),
+            Some(name) => vec![(name, alike.pods(pods))],
+            None => pods.iter().map(|one| (pod_ref(one.0), alike.pods(&[*one]))).collect(),
         };
         let declared = pods.iter().flat_map(|(_, pod)| &pod.ports).filter(|port| port.number != 0);
         Self { names, ports: declared.map(|port| (port.protocol, port.number)).collect() }
@@ -204,14 +276,7 @@ const FIRST_OF_HOSTS: [IpAddr; 2] =
 
 /// An address of a block that nobody in the cluster has and that a host can have.
 fn address(cluster: &Cluster, cidrs: &[IpNet]) -> Option<IpAddr> {
-    let taken: BTreeSet<IpAddr> = cluster
-        .pods
-        .values()
-        .flat_map(|pod| &pod.addresses)
-        .chain(cluster.nodes.values().flat_map(|node| &node.addresses))
-        .chain(cluster.services.values().flat_map(of_service))
-        .copied()
-        .collect();
+    let taken: BTreeSet<IpAddr> = taken(cluster).copied().collect();
     let usable = |address: &IpAddr| !taken.contains(address) && is_of_host(*address);
     let inside = |address: &IpAddr| cidrs.iter().any(|cidr| cidr.contains(address));
     let example = EXAMPLES.into_iter().find(|address| inside(address) && usable(address));
@@ -228,6 +293,13 @@ fn address(cluster: &Cluster, cidrs: &[IpNet]) -> Option<IpAddr> {
             }
         })
     })
+}
+
+/// The addresses of pods, nodes and Services.
+fn taken(cluster: &Cluster) -> impl Iterator<Item = &IpAddr> {
+    let pods = cluster.pods.values().flat_map(|pod| &pod.addresses);
+    let nodes = cluster.nodes.values().flat_map(|node| &node.addresses);
+    pods.chain(nodes).chain(cluster.services.values().flat_map(of_service))
 }
 
 fn of_service(service: &Service) -> impl Iterator<Item = &IpAddr> {
