@@ -220,3 +220,25 @@ fn bytes_of_others_do_not_hide_the_proxy_s_rules() {
     assert_eq!(run.code, Some(1), "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.contains("about 50% of new connections time out"), "{}", run.stdout);
 }
+
+/// The rules of a node whose proxy is in another mode: kubelet's own, or none. That is no broken Service.
+#[test]
+fn rules_without_a_proxy_are_no_fault_of_the_service() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("node.save");
+    let kubelet = "*mangle\n:PREROUTING ACCEPT [0:0]\n:KUBE-IPTABLES-HINT - [0:0]\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n\
+                   *filter\n:INPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\nCOMMIT\n";
+    let flushed = format!("{kubelet}*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n");
+    for (dump, code, said) in [
+        (kubelet, 2, "has no chain of kube-proxy"),
+        ("", 2, "has no chain of kube-proxy"),
+        (flushed.as_str(), 1, "every new connection times out"),
+    ] {
+        fs::write(&path, dump).expect("written");
+        let arguments =
+            ["service", "trace", "-f", "examples/broken/mynet.yaml", "mynet/web", "--node", "worker"];
+        let run = netlab(arguments.into_iter().chain(["--iptables-save", path.to_str().expect("UTF-8")]));
+        assert_eq!(run.code, Some(code), "{dump}: {}{}", run.stdout, run.stderr);
+        assert!(format!("{}{}", run.stdout, run.stderr).contains(said), "{dump}: {run:?}");
+    }
+}

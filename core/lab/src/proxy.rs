@@ -7,7 +7,6 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use ipnet::IpNet;
 use netlab_core::model::cluster::Cluster;
 use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::{ExpectedPort, expected};
@@ -78,25 +77,20 @@ pub fn rules(cluster: &Cluster, node: &str, mode: ProxyMode, family: AddressType
 }
 
 fn rules_of(cluster: &Cluster, ports: &[ExpectedPort], mode: ProxyMode, family: AddressType) -> String {
-    let options = ProxyOptions { pod_cidr: pod_cidr(cluster, family), ..ProxyOptions::default() };
+    let options = options(cluster, family);
     match mode {
         ProxyMode::Iptables => iptables::emit(ports, &options),
         ProxyMode::Nftables(layout) => nftables::emit(ports, family, layout, &options),
     }
 }
 
-/// The net that all nodes' pod CIDRs of a family are in; `None` when no node has one, or when some pod is outside of it. A
-/// real proxy is told it.
-fn pod_cidr(cluster: &Cluster, family: AddressType) -> Option<IpNet> {
-    let nets = cluster.nodes.values().flat_map(|node| &node.pod_cidrs);
-    let mut nets = nets.filter(|net| AddressType::of(net.addr()) == family);
-    let first = *nets.next()?;
-    let all = nets.fold(first, |wide, net| {
-        std::iter::successors(Some(wide), IpNet::supernet).find(|wide| wide.contains(net)).unwrap_or(wide)
-    });
+/// What the lab's proxies are told: as in a cluster, but not whose addresses are pods' when some pod has another.
+fn options(cluster: &Cluster, family: AddressType) -> ProxyOptions {
+    let options = ProxyOptions::of(cluster, family);
     let pods = cluster.pods.values().filter(|pod| !pod.host_network).flat_map(|pod| &pod.addresses);
-    let outside = pods.filter(|address| AddressType::of(**address) == family).any(|pod| !all.contains(pod));
-    (!outside).then_some(all)
+    let mut pods = pods.filter(|address| AddressType::of(**address) == family);
+    let outside = options.pod_cidr.is_some_and(|all| pods.any(|pod| !all.contains(pod)));
+    if outside { ProxyOptions { pod_cidr: None, ..options } } else { options }
 }
 
 /// Writes the rules of both families on every node of a lab.

@@ -107,6 +107,11 @@ fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
     if let Some(path) = &args.iptables_save {
         let parsed = iptables::dump::parse(&read(path)?);
         let rules = parsed.map_err(|error| refused(path, "iptables-save", &error))?;
+        if !rules.is_of_proxy() {
+            // Nothing is missing where nothing belongs.
+            return Err(Failure::unreadable(format!("`{}` has no chain of kube-proxy", path.display()))
+                .hint("its proxy is in another mode (`--nft`, `--cilium`), is another one, or never wrote"));
+        }
         all.push(Given { rules: Rules::Iptables(rules), source: path.display().to_string() });
     }
     if let Some(path) = &args.nft {

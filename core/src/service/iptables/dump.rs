@@ -110,6 +110,23 @@ pub struct Recent {
 }
 
 impl Dump {
+    /// True when a proxy in iptables mode ever wrote here. One that lost all of its rules left chains in some table; on a
+    /// node whose proxy is in another mode there are only kubelet's.
+    #[must_use]
+    pub fn is_of_proxy(&self) -> bool {
+        const ITS_OWN: [&str; 7] = [
+            "KUBE-SERVICES",
+            "KUBE-EXTERNAL-SERVICES",
+            "KUBE-NODEPORTS",
+            "KUBE-FORWARD",
+            "KUBE-PROXY-",
+            "KUBE-SVC-",
+            "KUBE-SEP-",
+        ];
+        let mut chains = self.tables.values().flat_map(|table| table.chains.keys());
+        chains.any(|chain| ITS_OWN.iter().any(|own| chain.starts_with(own)))
+    }
+
     /// The rules of a chain, none when it is not there.
     #[must_use]
     pub fn rules(&self, table: &str, chain: &str) -> &[Rule] {
