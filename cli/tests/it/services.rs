@@ -172,8 +172,10 @@ fn an_alias_has_no_verdict_and_says_what_to_ask() {
         ("bare", "no proxy has rules for x/bare: it is headless"),
     ] {
         let service = format!("x/{name}");
-        let run =
-            netlab_reading(&text, &["service", "trace", &service, "-f", "-", "--iptables-save", "examples/broken/ok.save"]);
+        let run = netlab_reading(
+            &text,
+            &["service", "trace", &service, "-f", "-", "--iptables-save", "examples/broken/ok.save"],
+        );
         let said = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{said}");
         assert!(said.contains(wanted), "{name}: {said}");
