@@ -97,7 +97,7 @@ pub(super) fn lost(open: &Open<'_>) -> Vec<Again> {
 }
 
 /// What a truncated answer leads to, or one that is longer than it may be: the same over TCP, and with the size that EDNS
-/// offers.
+/// offers. Over TCP the name's other address type is asked, too: glibc asks for both again when either is cut.
 pub(super) fn cut(open: &Open<'_>) -> Vec<Question> {
     let mut names = BTreeSet::new();
     let mut more = Vec::new();
@@ -115,13 +115,20 @@ pub(super) fn cut(open: &Open<'_>) -> Vec<Question> {
         {
             continue;
         }
-        let whole = open.questions.iter().any(|one| {
-            one.transport == Transport::Tcp
-                && (&one.from, one.server, &one.name, one.record)
-                    == (&question.from, question.server, &question.name, question.record)
-        });
-        if !whole {
-            more.push(Question { transport: Transport::Tcp, times: 1, ..question.clone() });
+        let other = match question.record {
+            "A" => "AAAA",
+            "AAAA" => "A",
+            record => record,
+        };
+        for record in [question.record, other] {
+            let whole = Question { transport: Transport::Tcp, record, times: 1, ..question.clone() };
+            let is_same = |one: &Question| {
+                (&one.from, one.server, &one.name, one.record, one.transport)
+                    == (&whole.from, whole.server, &whole.name, whole.record, whole.transport)
+            };
+            if !open.questions.iter().any(is_same) && !more.iter().any(is_same) {
+                more.push(whole);
+            }
         }
         more.push(Question { edns: Some(EDNS), times: 2, ..question.clone() });
     }

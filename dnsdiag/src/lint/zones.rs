@@ -191,7 +191,7 @@ fn kept(ground: &Ground<'_>, server: &Server, block: &Block, found: &mut Vec<Dia
             ("hosts", Some(zone)) if keeps(zone) => say(
                 true,
                 format!(
-                    "`hosts` says of every name that it does not know that there is none: `{next}` is never asked"
+                    "`hosts` answers SERVFAIL for every name that it does not know: `{next}` is never asked"
                 ),
                 "add `fallthrough` as its last line",
             ),

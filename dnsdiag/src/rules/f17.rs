@@ -1,4 +1,8 @@
-//! F17: the DNS pods forward to themselves, and `loop` stops them.
+//! F17: the DNS pods forward to themselves, and `loop` stops them, or nothing does.
+
+use std::net::SocketAddr;
+
+use netlab_plugin::evidence::Transport;
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
@@ -15,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn test(view: &View<'_>) -> Option<Hit> {
-    let line = view.logged(LogClass::Loop)?;
+    let Some(line) = view.logged(LogClass::Loop) else { return goes_round(view) };
     let mut hit = Hit::high("the DNS servers forward to themselves")
         .because(format!("{} ({}:{})", line.text.trim(), layout::DNS_LOG, line.line))
         .citing([layout::DNS_LOG, layout::PODS]);
@@ -39,4 +43,29 @@ fn test(view: &View<'_>) -> Option<Hit> {
         }
     }
     Some(hit.verify("netlab dns lint --corefile dns/Corefile --resolv-conf node/resolv.conf"))
+}
+
+/// Without the plugin each question goes round until sockets or patience end; the log tells whom the server waited for.
+fn goes_round(view: &View<'_>) -> Option<Hit> {
+    let own = view.ready_dns_addresses(Transport::Udp);
+    // Another server may listen beside this one, but not on its port.
+    let is_own = |to: &SocketAddr| {
+        let ip = to.ip();
+        to.port() == 53
+            && (ip.is_loopback() || view.vips().contains(&ip) || own.iter().any(|own| own.ip() == ip))
+    };
+    let to = view.upstreams().into_iter().find(is_own)?;
+    // A refusal would show that nobody listens there, not even this server.
+    let line = view.logged(LogClass::UpstreamTimeout)?;
+    if !line.text.contains(&to.to_string()) {
+        return None;
+    }
+    let hit = Hit::high("the DNS servers forward to themselves")
+        .because(format!(
+            "forward names {to}: in a DNS pod that is the server itself, and no `loop` plugin stops it"
+        ))
+        .because(format!("{} ({}:{})", line.text.trim(), layout::DNS_LOG, line.line))
+        .citing([layout::COREFILE, layout::DNS_LOG])
+        .fix("let the Corefile's forward name real upstreams instead of its own Service or pods");
+    Some(hit.verify("netlab dns lint --corefile dns/Corefile"))
 }

@@ -94,7 +94,8 @@ fn shadow<'b>(block: &'b ServerBlock, zone: &str, full: &str) -> Option<(&'b Plu
         };
         let own_names = plugin.name == "hosts"
             && plugin.body.iter().any(|line| line.iter().skip(1).any(|word| is_same(word, full)));
-        let told = if plugin.name == "template" { Outcome::Servfail } else { Outcome::Nxdomain };
+        // `hosts` has no SOA to deny a name with (`plugin/hosts/hosts.go`), nor has `template`.
+        let told = if plugin.name == "file" { Outcome::Nxdomain } else { Outcome::Servfail };
         (covers && !own_names && !plugin.has("fallthrough")).then_some((plugin, told))
     })
 }

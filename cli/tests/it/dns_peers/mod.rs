@@ -4,6 +4,7 @@
 //! `NETLAB_DNS_PEERS` (`cargo xtask dns-peers`) it is asked again; `NETLAB_BLESS=1` then writes what it says.
 
 mod api;
+mod diagnosis;
 mod question;
 mod reply;
 mod server;
@@ -76,7 +77,8 @@ fn text(name: &str) -> String {
 struct Bed {
     client: Netns,
     server: Netns,
-    _labs: Labs,
+    fabric: Netns,
+    labs: Labs,
 }
 
 impl Bed {
@@ -85,11 +87,17 @@ impl Bed {
         labs.good(&format!("netlab lab up -f {} --dns", data("world.yaml").display()));
         let run_dir = RunDir::at(labs.directory.path().join("run"));
         let mut lab = Client::connect(&run_dir, "lab").expect("the lab");
-        let mut netns = |namespace: &str, pod: &str| {
-            let entry = lab.entry(&Place::pod(namespace, pod)).expect("a place");
+        let mut netns = |place: Place| {
+            let entry = lab.entry(&place).expect("a place");
             entry.netns().try_clone().expect("a namespace")
         };
-        Self { client: netns("t", "client"), server: netns("kube-system", "coredns-1"), _labs: labs }
+        let fabric = netns(Place::Fabric);
+        Self {
+            client: netns(Place::pod("t", "client")),
+            server: netns(Place::pod("kube-system", "coredns-1")),
+            fabric,
+            labs,
+        }
     }
 
     /// What whoever listens in the server's pod says to every question.
@@ -171,7 +179,7 @@ fn a_real_coredns_says_what_is_kept() {
     let bed = Bed::new();
     let questions = questions(&text("questions.txt"));
     let directory = tempfile::tempdir().expect("a directory");
-    let peer = Peer::coredns(&bed.server, directory.path(), COREFILE, &text("world.yaml"));
+    let peer = Peer::coredns(&bed.server, &SERVER, directory.path(), COREFILE, &text("world.yaml"));
     let found = bed.ask(&questions);
     if std::env::var("NETLAB_BLESS").is_ok_and(|value| value == "1") {
         std::fs::write(data("answers.txt"), kept(&questions, &found)).expect("written");

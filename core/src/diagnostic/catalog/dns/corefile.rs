@@ -59,8 +59,8 @@ pub(super) const PAGES: [Page; 16] = [
         code: code::NO_FALLTHROUGH,
         title: "a plugin that keeps the names that it does not know",
         explanation: "`hosts`, `template`, `file` and `kubernetes` answer for their zones, and without zones of their \
-                      own for those of the block. A name that they do not know then does not exist, and no plugin \
-                      behind them is asked: with `fallthrough` it is. `kubernetes` needs that for reverse zones, as \
+                      own for those of the block. A name that they do not know is then denied (`hosts` and \
+                      `template` answer SERVFAIL), and no plugin behind them is asked: with `fallthrough` it is. `kubernetes` needs that for reverse zones, as \
                       addresses outside of the cluster have names too.",
         bad: corefile!("    hosts {\n        10.0.0.1 db.corp.example\n    }\n", usual!()),
         good: corefile!(
