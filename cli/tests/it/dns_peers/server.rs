@@ -77,10 +77,12 @@ impl<'n> Peer<'n> {
     pub(super) fn unbound(netns: &'n Netns, to: &[IpAddr], directory: &Path, more: &str) -> Self {
         let mut text = format!(
             "server:\n chroot: \"\"\n username: \"\"\n pidfile: \"\"\n directory: {}\n do-daemonize: no\n use-syslog: no\n \
-             log-queries: yes\n interface: 0.0.0.0\n interface: ::0\n port: {PORT}\n access-control: 0.0.0.0/0 allow\n \
+             log-queries: yes\n interface: 127.0.0.1\n port: {PORT}\n access-control: 0.0.0.0/0 allow\n \
              access-control: ::0/0 allow\n module-config: iterator\n num-threads: 1\n local-zone: \".\" static\n{more}",
             directory.display()
         );
+        // From a socket of all addresses it would answer from another than was asked.
+        text.extend(to.iter().map(|address| format!(" interface: {address}\n")));
         for (name, address) in world() {
             let kind = if address.is_ipv4() { "A" } else { "AAAA" };
             text += &format!(" local-data: \"{name}. 300 IN {kind} {address}\"\n");
