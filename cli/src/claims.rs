@@ -11,6 +11,7 @@ use netlab_core::model::source::Position;
 use netlab_core::policy::change::Verdict;
 use netlab_core::policy::claims::Claim;
 use netlab_core::policy::evaluate::{Evaluation, Outcome, Side, evaluate_on};
+use netlab_core::policy::query::Query;
 use netlab_core::policy::trial::Trial;
 use netlab_core::policy::{Rulesets, Scope};
 use netlab_enforcer::prove::error::ProveError;
@@ -109,6 +110,11 @@ impl<'a> Judge<'a> {
 
     pub(crate) fn answer(&self, question: &Question) -> Evaluation {
         evaluate_on(self.cluster, self.rulesets, &self.trial, &question.query)
+    }
+
+    /// The verdict of a question, without its words.
+    pub(crate) fn verdict(&self, query: &Query) -> Outcome {
+        evaluate_on(self.cluster, self.rulesets, &self.trial, query).verdict
     }
 
     /// Tries a claim; with the kernel's proofs, these have the last word about the verdict.

@@ -433,6 +433,16 @@ pub struct PortRef {
     pub protocol: Option<Protocol>,
 }
 
+impl PortRef {
+    /// The protocol's and the port's number, where both are written.
+    pub fn number(&self) -> Option<(u8, u16)> {
+        match (&self.port, self.protocol) {
+            (PortName::Number(port), Some(protocol)) => Some((protocol.number(), *port)),
+            _ => None,
+        }
+    }
+}
+
 /// A port's number, or its name on the destination.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortName {

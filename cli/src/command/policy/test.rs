@@ -11,7 +11,7 @@ use netlab_core::policy::change::Verdict;
 use netlab_core::policy::claims::{Claim, Draft, Point, apart, points, read};
 use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, connections};
 use netlab_core::policy::evaluate::Outcome;
-use netlab_core::policy::query::Query;
+use netlab_core::policy::query::{Query, Service};
 use netlab_enforcer::prove::{Datapath, prove_all};
 
 use super::connections::about;
@@ -163,16 +163,27 @@ fn record(args: &Test, input: Input, globals: &Globals, terminal: &Terminal) -> 
     let mut draft = Draft::default();
     // Ends that no table tells apart are asked once for a port.
     let mut known: BTreeMap<(Option<(u32, u32)>, PortRef), Verdict> = BTreeMap::new();
-    points(&loaded.cluster, &compiled.rulesets, &listed, |point| -> Result<(), Failure> {
+    points(&loaded.cluster, &compiled.rulesets, &listed, |point, kinds| -> Result<(), Failure> {
         let class = (point.alike, point.port.clone());
         if let Some(verdict) = known.get(&class) {
             draft.claim(&point, *verdict);
             return Ok(());
         }
+        let of_kinds = point.alike.zip(point.port.number()).and_then(|((from, to), (protocol, port))| {
+            let [from, to] = [from, to].map(|number| kinds.ends(number).to_vec());
+            // What a pod sends to itself is no example of what others send to it.
+            let itself = from.iter().any(|end| to.contains(end));
+            let query = Query { from, to, service: Service::Port { protocol, port } };
+            (!itself).then(|| judge.verdict(&query).settled())?
+        });
+        if let Some(verdict) = of_kinds {
+            known.insert(class, verdict);
+            draft.claim(&point, verdict);
+            return Ok(());
+        }
         let (outcome, why) = found(&judge, &loaded, &point, globals)?;
-        match outcome.settled() {
-            Some(verdict) if point.alike.is_some() => _ = known.insert(class, verdict),
-            _ => {}
+        if let Some(verdict) = outcome.settled().filter(|_| point.alike.is_some()) {
+            known.insert(class, verdict);
         }
         if outcome == Outcome::Mixed {
             for point in apart(&loaded.cluster, &point) {

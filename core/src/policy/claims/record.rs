@@ -17,6 +17,7 @@ use crate::model::service::Service;
 use crate::policy::change::Verdict;
 use crate::policy::classes::ClassIndex;
 use crate::policy::connections::{Allowed, Connections, Peer, PeerKind, workload_of};
+use crate::policy::query;
 use crate::policy::ruleset::Rulesets;
 
 /// What is asked where neither policies nor containers name a port.
@@ -96,7 +97,7 @@ pub fn points<E>(
     cluster: &Cluster,
     rulesets: &Rulesets,
     connections: &Connections,
-    mut visit: impl FnMut(Point) -> Result<(), E>,
+    mut visit: impl FnMut(Point, &Alike<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut pods: BTreeMap<String, Vec<(&ObjectKey, &Pod)>> = BTreeMap::new();
     for (key, pod) in cluster.pods.iter().filter(|(_, pod)| !pod.terminal) {
@@ -124,12 +125,13 @@ pub fn points<E>(
                 source.names.iter().flat_map(|one| destination.names.iter().map(move |other| (one, other)))
             {
                 for (protocol, port) in &ports {
-                    visit(Point {
+                    let point = Point {
                         from: source.clone(),
                         to: destination.clone(),
                         port: PortRef { port: PortName::Number(*port), protocol: Some(*protocol) },
                         alike: from_kind.zip(*to_kind),
-                    })?;
+                    };
+                    visit(point, &alike)?;
                 }
             }
         }
@@ -138,11 +140,14 @@ pub fn points<E>(
 }
 
 /// Which ends the tables cannot tell apart: each set of what they know of an end's pods has a number.
-struct Alike<'a> {
+#[derive(Debug)]
+pub struct Alike<'a> {
     rulesets: &'a Rulesets,
     /// How many pods, nodes and Services have an address.
     uses: BTreeMap<IpAddr, usize>,
     numbers: BTreeMap<BTreeSet<Kind>, u32>,
+    /// By number: one pod of each kind, or an address.
+    ends: Vec<Vec<query::End>>,
 }
 
 /// What the tables know of a pod, or of an address outside: its ruleset, and the classes of its addresses.
@@ -154,7 +159,12 @@ impl<'a> Alike<'a> {
         for address in taken(cluster) {
             *uses.entry(*address).or_default() += 1;
         }
-        Self { rulesets, uses, numbers: BTreeMap::new() }
+        Self { rulesets, uses, numbers: BTreeMap::new(), ends: Vec::new() }
+    }
+
+    /// One pod of each kind that an end of this number has.
+    pub fn ends(&self, number: u32) -> &[query::End] {
+        self.ends.get(number as usize).map_or(&[], Vec::as_slice)
     }
 
     /// The number of an end with these pods; `None` where more than tables decides: its node, an address that nobody knows or
@@ -165,25 +175,33 @@ impl<'a> Alike<'a> {
             let plain = pod.is_policed() && !pod.synthetic_addresses && !pod.addresses.is_empty() && own;
             let ruleset = plain.then(|| self.rulesets.pods.get(*key))?.map(|pod| pod.ruleset)?;
             let classes = pod.addresses.iter().map(|address| self.class(*address)).collect();
-            Some((Some(ruleset), classes))
+            Some(((Some(ruleset), classes), query::End::Pod((*key).clone())))
         };
-        let kinds = pods.iter().map(kind).collect::<Option<BTreeSet<Kind>>>()?;
+        let kinds = pods.iter().map(kind).collect::<Option<BTreeMap<Kind, query::End>>>()?;
         self.number(kinds)
     }
 
     /// The same of an address outside.
     fn address(&mut self, address: IpAddr) -> Option<u32> {
         let kind = (None, vec![self.class(address)]);
-        (!self.uses.contains_key(&address)).then(|| self.number(BTreeSet::from([kind])))?
+        let kinds = BTreeMap::from([(kind, query::End::Address(address))]);
+        (!self.uses.contains_key(&address)).then(|| self.number(kinds))?
     }
 
     fn class(&self, address: IpAddr) -> (bool, ClassIndex) {
         (address.is_ipv4(), self.rulesets.classes.of_address(address))
     }
 
-    fn number(&mut self, kinds: BTreeSet<Kind>) -> Option<u32> {
-        let next = u32::try_from(self.numbers.len()).ok()?;
-        (!kinds.is_empty()).then(|| *self.numbers.entry(kinds).or_insert(next))
+    fn number(&mut self, kinds: BTreeMap<Kind, query::End>) -> Option<u32> {
+        let next = u32::try_from(self.ends.len()).ok()?;
+        let set: BTreeSet<Kind> = kinds.keys().cloned().collect();
+        if set.is_empty() {
+            return None;
+        }
+        Some(*self.numbers.entry(set).or_insert_with(|| {
+            self.ends.push(kinds.into_values().collect());
+            next
+        }))
     }
 }
 
