@@ -1,5 +1,7 @@
 //! S2: the pod's `resolv.conf` against the one that kubelet writes.
 
+use std::net::IpAddr;
+
 use netlab_plugin::check::{CheckOutcome, CheckStatus};
 
 use super::Step;
@@ -22,7 +24,13 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     };
     let servers: Vec<String> = conf.nameservers.iter().map(ToString::to_string).collect();
     let has = format!("nameserver {}, ndots {}", servers.join(", "), conf.options.ndots);
+    // A server outside that the manifest names is what somebody wanted.
+    let own = view.subject().and_then(|subject| subject.dns()?.config.as_ref());
+    let wanted = |address: &IpAddr| {
+        own.is_some_and(|config| config.nameservers.iter().any(|one| one.parse() == Ok(*address)))
+    };
     let bad = view.nameservers().into_iter().find_map(|address| match view.server(address) {
+        Some(Server::Unowned) if wanted(&address) => None,
         Some(Server::Unowned) => Some(format!("{address} belongs to nobody that was recorded")),
         Some(Server::OtherService(key)) => Some(format!("{address} is Service {key}")),
         _ => None,

@@ -297,6 +297,31 @@ fn verdicts_cite_facts_that_are_there() {
 }
 
 #[test]
+fn a_server_outside_is_no_fault_where_the_pod_s_manifest_names_it() {
+    let status = |named: &str| {
+        let pods = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, namespace: shop}}\nspec:\n  dnsPolicy: None\n  dnsConfig: \
+             {{nameservers: [{named}]}}\n  containers: [{{name: app}}]\n"
+        );
+        let services = "apiVersion: v1\nkind: Service\nmetadata: {name: kube-dns, namespace: kube-system}\n\
+                        spec: {clusterIP: 10.96.0.10, ports: [{port: 53, protocol: UDP}]}\n";
+        let manifest = r#"{"apiVersion": "netlab.dev/v1", "kind": "DnsBundle", "subject": {"namespace": "shop", "pod": "web"}}"#;
+        let files = [
+            (layout::MANIFEST, manifest),
+            (layout::PODS, &pods),
+            (layout::SERVICES, services),
+            (layout::POD_RESOLV_CONF, "nameserver 192.0.2.53\n"),
+        ];
+        let files = files.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
+        let bundle = bundle::parse(&files).unwrap_or_else(|error| panic!("{error}"));
+        let step = STEPS.iter().find(|step| step.id == "S2").expect("a step");
+        (step.examine)(&View::new(&bundle.target, &bundle.evidence)).expect("an outcome").status
+    };
+    assert_eq!(status("192.0.2.53"), CheckStatus::Warning);
+    assert_eq!(status("192.0.2.54"), CheckStatus::Fault);
+}
+
+#[test]
 fn a_bundle_is_written_as_it_was_read() {
     for name in names() {
         let (bundle, _) = read(&name);
