@@ -5,6 +5,7 @@
 
 mod api;
 mod diagnosis;
+mod nameserver;
 mod question;
 mod reply;
 mod server;

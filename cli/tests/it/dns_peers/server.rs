@@ -7,11 +7,14 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use netlab_node::Netns;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use super::api;
 
@@ -119,6 +122,8 @@ impl<'n> Peer<'n> {
     fn start(netns: &'n Netns, to: &[IpAddr], directory: &Path, mut command: Command) -> Self {
         let log = directory.join("log");
         let file = File::create(&log).expect("a log");
+        // dnsmasq has a process for each connection, which keeps the port: all of them end together.
+        command.process_group(0);
         command.stdin(Stdio::null()).stderr(file.try_clone().expect("a file")).stdout(file);
         let child = netns.run(|| command.spawn()).expect("the namespace").expect("the server starts");
         let mut peer = Self { netns, child, log };
@@ -138,6 +143,11 @@ impl<'n> Peer<'n> {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Whether it runs still.
+    pub(super) fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
     fn rules(&self, text: &str) {
         let apply = || {
             let mut nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn()?;
@@ -151,7 +161,8 @@ impl<'n> Peer<'n> {
 
 impl Drop for Peer<'_> {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let group = Pid::from_raw(i32::try_from(self.child.id()).expect("a process number"));
+        let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
         if !std::thread::panicking() {
             self.rules("delete table inet peer");
