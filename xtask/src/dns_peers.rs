@@ -27,7 +27,7 @@ const PACKAGES: [&str; 10] = [
 ];
 const PROGRAMS: [&str; 3] = ["dnsmasq", "unbound", "named"];
 /// The tests, by package and name.
-const TESTS: [(&str, &str); 1] = [("netlab", "dns_peers")];
+const TESTS: [(&str, &str); 2] = [("netlab-dnsdiag", "clients_of_real_servers"), ("netlab", "dns_peers")];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

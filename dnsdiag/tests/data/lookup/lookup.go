@@ -1,4 +1,5 @@
-// One lookup by Go's own resolver: prints its outcome as getaddrinfo's number, when it began and how long it took (ns).
+// One lookup by Go's own resolver: prints its outcome as getaddrinfo's number, when it began and how long it took (ns),
+// then the error or the addresses, one a line.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 	context, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	begin := now()
-	_, err := resolver.LookupIP(context, network, os.Args[1])
+	found, err := resolver.LookupIP(context, network, os.Args[1])
 	took := now() - begin
 	rc := 0
 	var failure *net.DNSError
@@ -39,5 +40,8 @@ func main() {
 	fmt.Println(rc, begin, took)
 	if err != nil {
 		fmt.Println(err)
+	}
+	for _, address := range found {
+		fmt.Println(address)
 	}
 }

@@ -5,10 +5,14 @@
 //! `tests/data/lookup/lookup.c`; with `NETLAB_TEST_GO=1` Go's resolver is built and asked, too. `NETLAB_DNS_SCENARIOS`
 //! is a file of other scenarios to measure, `NETLAB_DNS_RECORD` one into which what was measured is written.
 
+mod peers;
+mod real;
 mod server;
+mod wire;
 
 use std::fs;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -21,7 +25,7 @@ use netlab_node::{Netlink, Netns};
 use crate::require;
 use crate::scenario::Scenarios;
 use crate::vector::{Observed, Vector, agrees, agrees_within, vectors};
-use server::Servers;
+use server::{Arrived, Servers};
 
 /// A lookup that takes longer than this is none of the random ones.
 const LONGEST_RANDOM: u64 = 7_000;
@@ -97,8 +101,26 @@ fn measure(vector: &Vector, helper: &Helper, directory: &Path) -> Observed {
 }
 
 fn measure_here(vector: &Vector, helper: &Helper, directory: &Path) -> Observed {
-    Netlink::open().and_then(|mut netlink| netlink.apply(Batch::new().link_up("lo"))).expect("lo comes up");
+    lo_up();
     let servers = Servers::start(&vector.script()).expect("servers start");
+    let looked_up = look_up(vector, helper, directory);
+    observed(&looked_up, servers.stop())
+}
+
+fn lo_up() {
+    Netlink::open().and_then(|mut netlink| netlink.apply(Batch::new().link_up("lo"))).expect("lo comes up");
+}
+
+/// What a helper tells: getaddrinfo's number, when it began, how long it took (in nanoseconds), and addresses.
+struct LookedUp {
+    rc: i64,
+    begin: i64,
+    took: i64,
+    addresses: Vec<IpAddr>,
+}
+
+/// One lookup here, with a `resolv.conf` that only it sees.
+fn look_up(vector: &Vector, helper: &Helper, directory: &Path) -> LookedUp {
     let conf = tempfile::NamedTempFile::new_in(directory).expect("a file");
     fs::write(&conf, &vector.resolv_conf).expect("written");
     let switch = directory.join("nsswitch.conf");
@@ -117,22 +139,28 @@ exec "$3" "$4" "$5""#;
         .expect("unshare runs");
     // Servers may still be busy with the last queries.
     std::thread::sleep(Duration::from_millis(50));
-    let mut arrived = servers.stop();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = text.lines();
     let numbers: Vec<i64> =
-        text.lines().next().unwrap_or_default().split(' ').filter_map(|word| word.parse().ok()).collect();
+        lines.next().unwrap_or_default().split(' ').filter_map(|word| word.parse().ok()).collect();
     let [rc, begin, took] = numbers.as_slice() else {
         panic!("{} {}: {text}{}", vector.name, helper.libc, String::from_utf8_lossy(&output.stderr));
     };
+    let addresses = lines.filter_map(|line| line.parse().ok()).collect();
+    LookedUp { rc: *rc, begin: *begin, took: *took, addresses }
+}
+
+/// The same beside what arrived at servers.
+fn observed(looked_up: &LookedUp, mut arrived: Vec<Arrived>) -> Observed {
     let seconds =
         |nanoseconds: i64| f64::from(i32::try_from(nanoseconds / 1_000_000).expect("short")) / 1000.0;
     arrived.sort_by_key(|query| query.at);
     Observed {
-        rc: i32::try_from(*rc).expect("a return code"),
-        seconds: seconds(*took),
+        rc: i32::try_from(looked_up.rc).expect("a return code"),
+        seconds: seconds(looked_up.took),
         queries: arrived
             .iter()
-            .map(|query| format!("{} {}", seconds(query.at - begin), query.what))
+            .map(|query| format!("{} {}", seconds(query.at - looked_up.begin), query.what))
             .collect(),
         complete: true,
     }

@@ -193,7 +193,7 @@ impl Shared {
 }
 
 /// Name, type and bytes of the one question; `None` of what is none.
-fn question(message: &[u8]) -> Option<(String, Qtype, &[u8])> {
+pub(crate) fn question(message: &[u8]) -> Option<(String, Qtype, &[u8])> {
     let query = message.len() >= 12 && message[2] & 0xf8 == 0 && message[4..6] == [0, 1];
     let mut name = String::new();
     let mut at = 12;
