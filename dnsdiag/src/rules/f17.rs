@@ -6,7 +6,7 @@ use netlab_plugin::evidence::Transport;
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{LogClass, View};
+use crate::view::{LogClass, LogLine, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F17",
@@ -56,10 +56,11 @@ fn goes_round(view: &View<'_>) -> Option<Hit> {
     };
     let to = view.upstreams().into_iter().find(is_own)?;
     // A refusal would show that nobody listens there, not even this server.
-    let line = view.logged(LogClass::UpstreamTimeout)?;
-    if !line.text.contains(&to.to_string()) {
-        return None;
-    }
+    let waited = |line: &LogLine<'_>| {
+        matches!(line.class, LogClass::UpstreamTimeout | LogClass::NoSocketLeft)
+            && line.text.contains(&to.to_string())
+    };
+    let line = view.dns_log().into_iter().find(waited)?;
     let hit = Hit::high("the DNS servers forward to themselves")
         .because(format!(
             "forward names {to}: in a DNS pod that is the server itself, and no `loop` plugin stops it"

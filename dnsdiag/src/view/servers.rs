@@ -49,6 +49,8 @@ pub enum LogClass {
     NoNextPlugin,
     /// A limit of concurrent questions was reached.
     Concurrency,
+    /// No file descriptor is left for another socket (`EMFILE`).
+    NoSocketLeft,
 }
 
 /// A line of a log that means something.
@@ -158,6 +160,7 @@ fn class(line: &str) -> Option<LogClass> {
         }
         () if has(&["overflow"]) || has(&["unpacking"]) => LogClass::Overflow,
         () if has(&["no next plugin"]) => LogClass::NoNextPlugin,
+        () if has(&["plugin/errors", "too many open files"]) => LogClass::NoSocketLeft,
         () if has(&["plugin/errors", "timeout"]) => LogClass::UpstreamTimeout,
         () if has(&["plugin/errors", "connection refused"])
             || has(&["unreachable backend"])
