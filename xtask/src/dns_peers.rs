@@ -2,7 +2,7 @@
 //!
 //! CoreDNS is built of the Go module proxy's source; dnsmasq, unbound and bind9 are Debian's packages, unpacked and never
 //! installed, so no service of this machine is started. Invariant: all of it lies in `target/peers`; whatever runs does so
-//! in namespaces that end with the tests. Wants Go, apt-get, dpkg and root; the everyday suite wants none of it.
+//! in namespaces that end with the tests. Wants Go, cc, musl-gcc, apt-get, dpkg and root; no everyday test needs a peer.
 
 use std::fs;
 use std::path::Path;
