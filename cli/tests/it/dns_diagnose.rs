@@ -1,6 +1,10 @@
 //! `netlab dns diagnose` over a bundle: the verdict, its exit code, and what cannot be read.
 
-use crate::run::netlab;
+use std::os::fd::AsRawFd;
+
+use netlab_node::Netns;
+
+use crate::run::{is_root, netlab, required};
 
 const EXAMPLE: &str = "examples/dns-bundle";
 
@@ -27,6 +31,32 @@ fn an_expectation_turns_the_exit_code() {
         let run = netlab(["dns", "diagnose", "--bundle", EXAMPLE, "--expect", expected]);
         assert_eq!(run.code, Some(code), "{expected}: {}", run.stdout);
     }
+}
+
+#[test]
+fn an_expectation_that_no_verdict_can_meet_is_refused_at_once() {
+    for expected in ["nonsense", "F00", "F999", ""] {
+        // Before anything is read: what is not there is not missed.
+        let run = netlab(["dns", "diagnose", "--bundle", "examples/nowhere", "--expect", expected]);
+        assert_eq!(run.code, Some(2), "{expected}: {}", run.stdout);
+        assert!(run.stderr.contains("no verdict is called so"), "{expected}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_namespace_of_another_pod_is_refused() {
+    if !is_root() {
+        assert!(!required("root"), "NETLAB_TEST_REQUIRE says that root is there");
+        return;
+    }
+    let netns = Netns::create().expect("root can make a namespace");
+    let path = format!("/proc/{}/fd/{}", std::process::id(), netns.as_raw_fd());
+    let run =
+        netlab(["dns", "diagnose", "shop/cache", "kubernetes", "-f", "examples/shop", "--netns", &path]);
+    assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("is not that of shop/cache"), "{}", run.stderr);
+    assert!(run.stderr.contains("10.244.0.11"), "{}", run.stderr);
+    assert!(run.stdout.is_empty(), "{}", run.stdout);
 }
 
 #[test]

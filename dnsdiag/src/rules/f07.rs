@@ -1,11 +1,17 @@
 //! F07: questions reach the DNS pods and are answered, and the answers are dropped on the way back: a policy that knows no
 //! connections.
+//!
+//! Invariant: a correct enforcer lets replies pass, so isolation alone blames nobody. The loss must be of the pod alone (its
+//! node, which asks the same servers, is answered), over UDP and TCP, and the node must have a way to the pod. A filter on the
+//! node that drops replies looks the same: never more than medium.
+
+use std::net::IpAddr;
 
 use netlab_plugin::evidence::Transport;
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{PolicyVerdict, View};
+use crate::view::{PolicyVerdict, Segments, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F07",
@@ -20,6 +26,8 @@ pub(super) const RULE: Rule = Rule {
         layout::SLICES,
         layout::PROBES,
         layout::DNS_LOG,
+        layout::NODES,
+        layout::NODE_ADDRESSES,
     ],
     latent: false,
     test,
@@ -27,7 +35,13 @@ pub(super) const RULE: Rule = Rule {
 
 fn test(view: &View<'_>) -> Option<Hit> {
     let segments = view.segments();
-    if !segments.endpoints_fail() || segments.vip_udp.answered > 0 {
+    let tcp = segments.endpoints_tcp.iter().map(|(_, seen)| seen).chain([&segments.vip_tcp]);
+    if !segments.endpoints_fail()
+        || !segments.endpoints_fail_tcp()
+        || segments.vip_udp.answered > 0
+        || tcp.into_iter().any(|seen| seen.answered > 0)
+        || !of_the_pod_alone(view, &segments)
+    {
         return None;
     }
     let endpoints = view.ready_dns_addresses(Transport::Udp);
@@ -40,7 +54,14 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let subject = view.subject()?;
     let address = *subject.pod.addresses.first()?;
     // What CoreDNS's `log` plugin writes for a question that it answered: `[INFO] 10.244.1.7:40000 - 1 "A IN name …" NOERROR`.
-    let written = format!("{address}:");
+    let written = match address {
+        IpAddr::V4(address) => format!("{address}:"),
+        IpAddr::V6(address) => format!("[{address}]:"),
+    };
+    // Without a way back of the node it is no policy.
+    if !has_way(view.text(layout::NODE_ADDRESSES)?, address) {
+        return None;
+    }
     let log = view.text(layout::DNS_LOG)?;
     let line = log.lines().position(|line| {
         line.contains(&written)
@@ -55,15 +76,77 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let key = view.key();
-    let hit = Hit::high(format!("answers to {key} are dropped on their way back"))
+    let hit = Hit::medium(format!("answers to {key} are dropped on their way back"))
         .because(format!("the DNS pods answered it ({}:{})", layout::DNS_LOG, line + 1))
         .because(match back.isolated_by().as_slice() {
             [] => back.cite(),
             policies => format!("{} isolates it for ingress; replies pass only where connections are tracked", policies.join(", ")),
         })
-        .citing([layout::DNS_LOG, layout::POLICIES])
+        .because("its node, which asks the same servers, is answered: it is this pod alone, over UDP and TCP")
+        .because("a filter on the node that drops what comes from port 53 would look the same")
+        .citing([layout::DNS_LOG, layout::POLICIES, layout::NODE_ADDRESSES])
         .citing(segments.udp_ids())
+        .citing(segments.tcp_ids())
+        .citing(segments.node_ids())
         .fix("let the enforcer track connections (no NOTRACK for pod traffic), or admit UDP from port 53 of the DNS pods")
         .verify(format!("netlab policy eval --from {dns_pod} --to {key} --port 40000/udp"));
     Some(hit)
+}
+
+/// True when the node is answered by a server, and by every server that policy lets it ask.
+fn of_the_pod_alone(view: &View<'_>, segments: &Segments) -> bool {
+    let admitted = |to: &std::net::SocketAddr| {
+        view.policy_from_node(Transport::Udp, to.ip(), to.port()).verdict == PolicyVerdict::Allow
+    };
+    segments.node_udp.iter().any(|(_, seen)| seen.reach.answers())
+        && !segments.node_udp.iter().any(|(to, seen)| seen.reach.fails() && admitted(to))
+}
+
+/// Whether the node's routes (`ip route`, `ip -6 route`) lead to an address by more than the default: the longest prefix counts.
+/// A default route never leads to a pod of the node itself.
+fn has_way(text: &str, address: IpAddr) -> bool {
+    let mut best: Option<(u32, bool)> = None;
+    let mut inside = false;
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix('#') {
+            inside = command.contains(" route");
+            continue;
+        }
+        if !inside || line.starts_with(char::is_whitespace) {
+            continue;
+        }
+        let mut words = line.split_ascii_whitespace();
+        let Some(mut word) = words.next() else { continue };
+        let nowhere = matches!(word, "blackhole" | "unreachable" | "prohibit" | "throw");
+        if nowhere || matches!(word, "unicast" | "local" | "broadcast" | "anycast" | "multicast") {
+            word = words.next().unwrap_or_default();
+        }
+        let Some(length) = covers(word, address) else { continue };
+        // Of equal ones the first is asked first.
+        if best.is_none_or(|(longest, _)| length > longest) {
+            best = Some((length, !nowhere));
+        }
+    }
+    best.is_some_and(|(_, leads)| leads)
+}
+
+/// The length of a prefix that holds the address.
+fn covers(prefix: &str, address: IpAddr) -> Option<u32> {
+    let (network, length) = match prefix.split_once('/') {
+        Some((network, length)) => (network, Some(length.parse::<u32>().ok()?)),
+        None => (prefix, None),
+    };
+    match (network.parse().ok()?, address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => {
+            let length = length.unwrap_or(32);
+            let apart = u32::from(network) ^ u32::from(address);
+            (length <= 32 && apart.leading_zeros() >= length && length > 0).then_some(length)
+        }
+        (IpAddr::V6(network), IpAddr::V6(address)) => {
+            let length = length.unwrap_or(128);
+            let apart = u128::from(network) ^ u128::from(address);
+            (length <= 128 && apart.leading_zeros() >= length && length > 0).then_some(length)
+        }
+        _ => None,
+    }
 }

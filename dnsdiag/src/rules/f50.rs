@@ -1,10 +1,10 @@
 //! F50: an answer is truncated, and TCP to the server that says so does not work.
 
-use netlab_plugin::evidence::{Flag, Transport};
+use netlab_plugin::evidence::{Flag, Outcome, Position, Transport};
 
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
-use crate::view::{View, row_ids};
+use crate::view::{Ask, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F50",
@@ -46,6 +46,14 @@ fn test(view: &View<'_>) -> Option<Hit> {
                 .collect();
             let Some((_, failed)) = tcp.first().copied() else { continue };
             if tcp.iter().any(|(_, probe)| probe.answers_seen() > 0) {
+                continue;
+            }
+            // Small answers come over TCP, large ones are lost: it is the size.
+            let small_come = view
+                .rows(&Ask { from: Some(Position::Pod), ..Ask::default() }.to([cut.server]).port(cut.port))
+                .iter()
+                .any(|(_, probe)| probe.transport == Transport::Tcp && probe.answers_seen() > 0);
+            if small_come && failed.result == Outcome::Silent {
                 continue;
             }
             let mut hit = Hit::high(format!("TCP to {} fails; `{name}` needs it", cut.server))

@@ -1,6 +1,6 @@
 //! F52: large UDP answers are lost on the way: fragments are dropped, or the path's MTU is smaller than it claims.
 
-use netlab_plugin::evidence::{Outcome, Probe, Transport};
+use netlab_plugin::evidence::{Flag, Outcome, Probe, Transport};
 
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     mode: "F52",
     id: "EDNS-FRAG",
     class: Class::NotDns,
-    title: "UDP answers that are large are lost; small ones, and TCP, come through",
+    title: "large answers are lost, over UDP at least; small ones come through",
     needs: &[layout::PROBES],
     latent: false,
     test,
@@ -46,7 +46,24 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .copied()
             .filter(|(_, probe)| probe.transport == Transport::Tcp && same(probe))
             .collect();
-        if small.is_empty() || tcp.is_empty() {
+        let by_tcp = |probe: &Probe| probe.transport == Transport::Tcp && probe.server == big.server;
+        // Over TCP too, where small answers come: whatever is large is lost.
+        let stuck: Vec<_> = rows
+            .iter()
+            .copied()
+            .filter(|(_, probe)| {
+                by_tcp(probe)
+                    && probe.name == big.name
+                    && probe.qtype == big.qtype
+                    && probe.result == Outcome::Silent
+                    && probe.none_answered()
+            })
+            .collect();
+        let small_tcp: Vec<_> =
+            rows.iter().copied().filter(|(_, probe)| by_tcp(probe) && probe.all_answered()).collect();
+        let cut = small.iter().any(|(_, probe)| probe.has(Flag::Tc));
+        let all_large = tcp.is_empty() && cut && !stuck.is_empty() && !small_tcp.is_empty();
+        if small.is_empty() || (tcp.is_empty() && !all_large) {
             continue;
         }
         let size = tcp.iter().filter_map(|(_, probe)| probe.bytes).max();
@@ -66,6 +83,25 @@ fn test(view: &View<'_>) -> Option<Hit> {
                 && probe.transport == Transport::Udp
                 && probe.all_answered()
         });
+        if all_large {
+            let Some((opt, _)) = opt_passes else { continue };
+            return Some(
+                Hit::medium(format!("large answers from {} are lost, over TCP too", big.server))
+                    .because(format!(
+                        "{} {}: truncated without EDNS; with EDNS {} and over TCP nothing comes",
+                        big.name,
+                        big.qtype,
+                        big.edns.unwrap_or(0)
+                    ))
+                    .because("small answers come, over TCP and to questions with EDNS: it is the size of packets")
+                    .citing([id, opt])
+                    .citing(row_ids(&small))
+                    .citing(row_ids(&stuck))
+                    .citing(row_ids(&small_tcp))
+                    .fix("find where the MTU is too small (`ip link`, `tracepath`), and let ICMP `fragmentation needed` and `packet too big` through")
+                    .verify(command::query(view, &big.name, big.server, "--tcp")),
+            );
+        }
         let sends_edns =
             view.conf().is_some_and(|conf| conf.options.edns0) || matches!(view.dialect(), Dialect::Go(_));
         let what = size.map_or("a large answer".to_owned(), |size| format!("an answer of {size} bytes"));

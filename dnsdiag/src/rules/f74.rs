@@ -1,10 +1,16 @@
 //! F74: DNS pods of other nodes work where they are, and packets between the nodes are lost.
+//!
+//! Invariant: anything that passes between pods of the two nodes, over UDP, TCP or any port and in either direction, speaks
+//! for another cause, and silence that policy explains speaks for nothing. Where port 53 alone was tried it stays medium: a
+//! filter of that port looks the same.
 
-use netlab_plugin::evidence::{Position, Transport};
+use std::net::IpAddr;
+
+use netlab_plugin::evidence::{Outcome, Position, Probe, Transport};
 
 use super::{Class, Hit, Rule, command};
 use crate::bundle::layout;
-use crate::view::{Ask, PolicyVerdict, Reach, View};
+use crate::view::{Ask, PolicyVerdict, Reach, View, is_connect};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F74",
@@ -47,15 +53,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
         if seen.reach == Reach::NotAsked {
             continue;
         }
-        let denied = matches!(
-            view.policy(Transport::Udp, to.ip(), to.port()).verdict,
-            PolicyVerdict::DenyEgress | PolicyVerdict::DenyIngress
-        );
+        let denied = denies(view.policy(Transport::Udp, to.ip(), to.port()).verdict);
         let at_home = [Position::OtherNode(of.clone()), Position::DnsPod].into_iter().find_map(|from| {
             let seen = view.canary(&Ask { from: Some(from), ..Ask::default() }.at(to));
             seen.reach.answers().then_some(seen)
         });
-        if denied || !matches!(seen.reach, Reach::Silent | Reach::Rejected) {
+        if denied || !matches!(seen.reach, Reach::Silent | Reach::Rejected) || passes(view, &node, &of) {
             return None;
         }
         lost.push((to, of, seen));
@@ -65,17 +68,18 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if works.is_empty() {
         return None;
     }
-    let from_node = view.canary(&Ask::from_node().at(*to));
+    let from_node = view.canary(&Ask::from_node().at(*to).over(Transport::Udp));
+    let admits_node =
+        view.policy_from_node(Transport::Udp, to.ip(), to.port()).verdict == PolicyVerdict::Allow;
+    let over_tcp = view.canary(&Ask::from_pod().at(*to).over(Transport::Tcp));
+    let admits_tcp = !denies(view.policy(Transport::Tcp, to.ip(), to.port()).verdict);
+    let other_port = other_port(view, of);
     // That says why.
     if super::f75::test(view).is_some() {
         return None;
     }
     let summary = format!("packets from {node} to pods of {of} are lost");
-    let mut hit = if local.is_empty() && from_node.reach == Reach::NotAsked {
-        Hit::medium(summary)
-    } else {
-        Hit::high(summary)
-    };
+    let mut hit = if other_port.is_some() { Hit::high(summary) } else { Hit::medium(summary) };
     hit = hit
         .because(format!(
             "{to} on {of}: {} ({}), and it answers on its own node",
@@ -87,15 +91,65 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !local.is_empty() {
         hit = hit.because(format!("the DNS pod on {node} answers the same pod")).citing(local);
     }
-    if from_node.reach.fails() {
-        hit = hit.because(format!("{node} itself gets nothing from {to} either")).citing(from_node.ids);
-    } else if from_node.reach.answers() {
+    if over_tcp.reach.fails() && admits_tcp {
+        hit = hit.because(format!("over TCP: {}", over_tcp.reach.as_str())).citing(over_tcp.ids);
+    }
+    if from_node.reach.fails() && admits_node {
         hit = hit
-            .because(format!("{node} itself reaches {to}: it is the way of pods alone"))
+            .because(format!("{node} itself gets nothing from {to} either, and policy admits it"))
             .citing(from_node.ids);
     }
+    hit = match other_port {
+        Some((id, probe)) => hit
+            .because(format!("port {} of {}: {}", probe.port, probe.server, probe.result.as_str()))
+            .citing([id]),
+        None => hit.because("only DNS was tried between them: a filter of port 53 would look the same"),
+    };
     Some(
         hit.fix(format!("open the overlay between {node} and {of} (VXLAN: UDP 8472 or 4789), and try with `ethtool -K DEVICE tx-checksum-ip-generic off`"))
             .verify(command::query(view, &command::canary(view), to.ip(), "")),
     )
+}
+
+const fn denies(verdict: PolicyVerdict) -> bool {
+    matches!(verdict, PolicyVerdict::DenyEgress | PolicyVerdict::DenyIngress)
+}
+
+/// True for the address of a pod on that node that has a network of its own: a node's own goes another way.
+fn is_pod_on(view: &View<'_>, node: &str, address: IpAddr) -> bool {
+    view.loaded
+        .cluster
+        .pods
+        .values()
+        .any(|pod| !pod.host_network && pod.node.as_deref() == Some(node) && pod.addresses.contains(&address))
+}
+
+/// True when anything was heard between `node` and pods of `of`, or from `of` of pods of `node`.
+fn passes(view: &View<'_>, node: &str, of: &str) -> bool {
+    view.evidence.probes().any(|(_, probe)| {
+        let to = match &probe.from {
+            Position::Pod | Position::Node => of,
+            Position::OtherNode(other) if other == of => node,
+            Position::OtherNode(other) if other == node => of,
+            _ => return false,
+        };
+        let heard = probe.answers_seen() > 0
+            || matches!(
+                probe.result,
+                Outcome::Malformed | Outcome::UnexpectedSource | Outcome::ConnectionRefused
+            );
+        heard && is_pod_on(view, to, probe.server)
+    })
+}
+
+/// A connection from the pod to another port of a pod there that was lost though policy admits it.
+fn other_port<'v>(view: &'v View<'_>, of: &str) -> Option<(&'v str, &'v Probe)> {
+    view.evidence.probes().find(|(_, probe)| {
+        probe.from == Position::Pod
+            && is_connect(probe)
+            && probe.port != 53
+            && matches!(probe.result, Outcome::Silent | Outcome::HostUnreachable)
+            && is_pod_on(view, of, probe.server)
+            && view.policy(probe.transport, probe.server, probe.port).verdict == PolicyVerdict::Allow
+    })
 }

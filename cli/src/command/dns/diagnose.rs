@@ -4,7 +4,7 @@ use netlab_core::envelope::Envelope;
 use netlab_dnsdiag::bundle::{self, Bundle, BundleError};
 use netlab_dnsdiag::check::Registry;
 use netlab_dnsdiag::diagnosis::{Diagnosis, diagnose};
-use netlab_dnsdiag::rules::Class;
+use netlab_dnsdiag::rules::{Class, RULES};
 
 use super::live;
 use crate::args::dns::Diagnose;
@@ -23,6 +23,9 @@ pub(super) struct Judged {
 
 /// Judges.
 pub(crate) fn run(args: &Diagnose, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    if let Some(expected) = &args.expect {
+        is_known(expected)?;
+    }
     let mut judged = match &args.bundle {
         Some(directory) => {
             let bundle = bundle::read(directory).map_err(|error| unreadable(&error))?;
@@ -64,6 +67,27 @@ fn is_it(diagnosis: &Diagnosis, expected: &str) -> bool {
     let verdict = &diagnosis.verdict;
     let names = [verdict.id, verdict.mode, Some(verdict.class.as_str())];
     names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(expected))
+}
+
+/// Refuses an expectation that no verdict can meet, before anything is asked.
+fn is_known(expected: &str) -> Result<(), Failure> {
+    let classes = [
+        Class::Healthy,
+        Class::Name,
+        Class::DnsConfig,
+        Class::DnsServer,
+        Class::Upstream,
+        Class::NotDns,
+        Class::Undetermined,
+    ];
+    let rules = RULES.iter().flat_map(|rule| [rule.mode, rule.id]);
+    let mut names = rules.chain(classes.iter().map(|class| class.as_str()));
+    if names.any(|name| name.eq_ignore_ascii_case(expected)) {
+        return Ok(());
+    }
+    let classes: Vec<&str> = classes.iter().map(|class| class.as_str()).collect();
+    Err(Failure::unreadable(format!("`--expect {expected}`: no verdict is called so"))
+        .hint(format!("a mode (F01), its id (POLICY-EGRESS-DENY), or a class: {}", classes.join(", "))))
 }
 
 fn unreadable(error: &BundleError) -> Failure {

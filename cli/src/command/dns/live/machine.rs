@@ -1,13 +1,14 @@
 //! A pod of this machine: by a process, by a namespace, or by the pod's UID.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use netlab_core::input::{Document, Loaded};
 use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::gather::{PodFiles, objects};
-use netlab_node::Netns;
 use netlab_node::container::{Container, processes_of_pod};
+use netlab_node::{Netns, dump};
 
 use super::{Place, not_entered};
 use crate::args::dns::Diagnose;
@@ -59,6 +60,11 @@ pub(super) fn find(
         (None, None) => return Err(Failure::unreadable("no place was named")),
     };
     let netns = netns.map_err(|error| not_entered(&error))?;
+    if let Some(input) = &loaded
+        && let Some(unknown) = is_of_pod(&netns, pod, input)?
+    {
+        not_examined.push(unknown);
+    }
     let node_root = process.and_then(|_| Container::of_process(1).ok());
     Ok(Place {
         pod: netns,
@@ -72,6 +78,35 @@ pub(super) fn find(
         elsewhere: None,
         not_examined,
     })
+}
+
+/// Refuses a namespace that has none of the addresses that the API gives the pod: what is seen there is of another pod. What
+/// keeps this from being known, if anything.
+fn is_of_pod(netns: &Netns, key: &ObjectKey, input: &load::Input) -> Result<Option<String>, Failure> {
+    let Some(pod) = input.loaded.cluster.pods.get(key).filter(|pod| !pod.addresses.is_empty()) else {
+        return Ok(Some(format!(
+            "subject: {key} has no address in the input, so the namespace may be another pod's"
+        )));
+    };
+    let text = match dump::addresses(netns) {
+        Ok(text) => text,
+        Err(error) => return Ok(Some(format!("subject: the namespace's addresses are not known: {error}"))),
+    };
+    let found: Vec<IpAddr> = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("inet"))
+        .filter_map(|line| line.split_ascii_whitespace().find(|word| word.contains(['.', ':'])))
+        .filter_map(|word| word.split('/').next()?.parse().ok())
+        .filter(|address: &IpAddr| !address.is_loopback())
+        .collect();
+    if pod.addresses.iter().any(|address| found.contains(address)) {
+        return Ok(None);
+    }
+    let list = |all: &[IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let has = if found.is_empty() { "no address".to_owned() } else { list(&found) };
+    Err(Failure::unreadable(format!("the place that was named is not that of {key}"))
+        .caused_by(format!("the Pod has {}, the namespace has {has}", list(&pod.addresses)))
+        .hint("name a process or namespace of that pod, or give the manifests as they are now"))
 }
 
 fn files_of(loaded: &Loaded) -> BTreeMap<String, String> {
