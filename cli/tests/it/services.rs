@@ -1,6 +1,6 @@
 //! Services as ends: what is asked is what is behind them.
 
-use crate::run::{netlab, netlab_reading};
+use crate::run::{netlab, netlab_reading, root_or_skip};
 
 /// A Service whose port is another on its pods, and by name a different one on each.
 const BEHIND: &str = "apiVersion: v1
@@ -182,5 +182,131 @@ fn an_alias_has_no_verdict_and_says_what_to_ask() {
         let run = netlab_reading(&text, &["service", "endpoints", &service, "-f", "-"]);
         assert_eq!(run.code, Some(0), "{run:?}");
         assert!(run.stdout.starts_with(&format!("no proxy handles x/{name}: it is ")), "{run:?}");
+    }
+}
+
+const BY_ADDRESS: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: x}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {podCIDRs: [10.0.0.0/24, 'fd00:0:0:1::/64']}
+status: {addresses: [{type: InternalIP, address: 192.168.0.1}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2}
+spec: {podCIDRs: [10.0.1.0/24, 'fd00:0:0:2::/64']}
+status: {addresses: [{type: InternalIP, address: 192.168.0.2}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: x, labels: {app: client}}
+spec: {nodeName: n1, containers: [{name: c}]}
+status: {phase: Running, podIPs: [{ip: 10.0.0.2}, {ip: 'fd00:0:0:1::2'}], conditions: [{type: Ready, status: 'True'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: here, namespace: x, labels: {app: web, version: one}}
+spec: {nodeName: n1, containers: [{name: c}]}
+status: {phase: Running, podIPs: [{ip: 10.0.0.3}, {ip: 'fd00:0:0:1::3'}], conditions: [{type: Ready, status: 'True'}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: there, namespace: x, labels: {app: web, version: two}}
+spec: {nodeName: n2, containers: [{name: c}]}
+status: {phase: Running, podIPs: [{ip: 10.0.1.3}, {ip: 'fd00:0:0:2::3'}], conditions: [{type: Ready, status: 'True'}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: x}
+spec:
+  type: LoadBalancer
+  clusterIPs: [10.96.0.7, 'fd00:96::7']
+  ipFamilyPolicy: RequireDualStack
+  internalTrafficPolicy: Local
+  loadBalancerSourceRanges: [203.0.113.0/24, 10.0.0.0/8]
+  externalIPs: [198.51.100.7]
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+status: {loadBalancer: {ingress: [{ip: 198.51.100.8}]}}
+";
+const TO_ONE: &str = "
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: p, namespace: x}
+spec:
+  podSelector: {matchLabels: {app: client}}
+  policyTypes: [Egress]
+  egress: [{to: [{podSelector: {matchLabels: {version: one}}}, {ipBlock: {cidr: 192.168.0.0/24}}]}]
+";
+
+fn owned(list: &[&str]) -> Vec<String> {
+    list.iter().map(|one| (*one).to_owned()).collect()
+}
+
+/// What is asked, and where each packet of it comes out with which verdict.
+fn by_address(more: &str, from: &str, to: &str) -> (String, Vec<String>, String) {
+    let text = format!("{BY_ADDRESS}{more}");
+    let run = netlab_reading(&text, &["policy", "eval", "-f", "-", "--from", from, "--to", to, "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let packets = json["pairs"].as_array().into_iter().flatten();
+    let packets = packets.map(|one| format!("{} {}", one["destination"], one["verdict"]).replace('"', ""));
+    (json["verdict"].to_string().replace('"', ""), packets.collect(), json["notes"].to_string())
+}
+
+/// `internalTrafficPolicy` is about cluster IPs alone: pods that ask by another address are led to all endpoints.
+#[test]
+fn the_address_decides_which_endpoints_and_which_family_are_asked() {
+    let all = ["10.0.0.3 allow", "10.0.1.3 deny"];
+    for (from, to, verdict, packets) in [
+        ("x/client", "svc/x/web:80", "allow", &["10.0.0.3 allow", "fd00:0:0:1::3 allow"][..]),
+        ("x/client", "10.96.0.7:80", "allow", &["10.0.0.3 allow"]),
+        ("x/client", "[fd00:96::7]:80", "allow", &["fd00:0:0:1::3 allow"]),
+        ("x/client", "198.51.100.7:80", "mixed", &all),
+        ("x/client", "198.51.100.8:80", "mixed", &all),
+        ("x/client", "192.168.0.1:30080", "mixed", &all),
+        ("fd00:0:0:1::2", "10.96.0.7:80", "undefined", &[]),
+    ] {
+        let (found, sent, notes) = by_address(TO_ONE, from, to);
+        assert_eq!((found.as_str(), sent.as_slice()), (verdict, owned(packets).as_slice()), "{to}: {notes}");
+    }
+    let (_, _, notes) = by_address("", "203.0.113.1", "198.51.100.8:80");
+    assert!(notes.contains("drop whoever is outside of 203.0.113.0/24, 10.0.0.0/8"), "{notes}");
+    let (_, _, notes) = by_address("", "203.0.113.1", "198.51.100.7:80");
+    assert!(!notes.contains("drop whoever"), "{notes}");
+}
+
+/// Another node leads on from its port to endpoints, and nobody asked their policies.
+#[test]
+fn a_node_port_of_another_node_is_never_simply_allowed() {
+    for from in ["x/client", "203.0.113.1"] {
+        let (verdict, _, notes) = by_address(TO_ONE, from, "192.168.0.2:30080");
+        assert_eq!(verdict, "undefined", "{from}: {notes}");
+        assert!(notes.contains("port 30080 of node n2 is a node port of svc/x/web"), "{notes}");
+    }
+    let (verdict, ..) = by_address(TO_ONE, "x/client", "192.168.0.2:30081");
+    assert_eq!(verdict, "allow", "any other port of the node is the node's own");
+    let closed = TO_ONE.replace(", {ipBlock: {cidr: 192.168.0.0/24}}", "");
+    let (verdict, ..) = by_address(&closed, "x/client", "192.168.0.2:30080");
+    assert_eq!(verdict, "deny", "what does not leave the pod is led nowhere");
+}
+
+#[test]
+fn each_address_of_a_service_is_proved() {
+    if !root_or_skip("each_address_of_a_service_is_proved") {
+        return;
+    }
+    let text = format!("{BY_ADDRESS}{TO_ONE}");
+    for proxy in ["nftables", "iptables"] {
+        for (to, said) in [("198.51.100.8:80", "PROVED mixed"), ("10.96.0.7:80", "PROVED allow")] {
+            let question = ["policy", "prove", "-f", "-", "--from", "x/client", "--to", to, "--proxy", proxy];
+            let run = netlab_reading(&text, &question);
+            assert!(run.stdout.starts_with(said), "{to} {proxy}: {}{}", run.stdout, run.stderr);
+        }
     }
 }

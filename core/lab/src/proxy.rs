@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use netlab_core::model::cluster::Cluster;
 use netlab_core::model::service::AddressType;
-use netlab_core::service::expected::{ExpectedPort, expected};
+use netlab_core::service::expected::{Action, ExpectedPort, expected};
 use netlab_core::service::iptables::{self, ProxyOptions};
 use netlab_core::service::nftables::{self, Layout};
 use netlab_node::Netns;
@@ -126,6 +126,19 @@ pub fn program_node(
             for port in ports.iter_mut().filter(|port| port.name.to_string() == only.service) {
                 for set in [&mut port.cluster, &mut port.local, &mut port.on_node] {
                     set.retain(|endpoint| *endpoint == only.endpoint);
+                }
+                // As a proxy has it where a policy leaves nothing.
+                let nothing = if port.cluster.is_empty() { Action::Refuse } else { Action::Drop };
+                let led = [Action::Cluster, Action::Local].map(|action| !port.endpoints(action).is_empty());
+                for frontend in &mut port.frontends {
+                    let is_led = match frontend.action {
+                        Action::Cluster => led[0],
+                        Action::Local => led[1],
+                        Action::Refuse | Action::Drop => true,
+                    };
+                    if !is_led {
+                        frontend.action = nothing;
+                    }
                 }
             }
         }

@@ -14,10 +14,11 @@ use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
 use super::provenance::{PolicyRef, RuleRef};
-use super::query::{End, Pair, Query, Via, pairs, policed_pod};
+use super::query::{End, Pair, Query, Via, owner, pairs, policed_pod};
 use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
 use crate::model::cluster::Cluster;
+use crate::model::service::ServicePort;
 
 /// The verdict of a whole question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -242,9 +243,12 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
 
 /// Why the API does not define what becomes of a packet to a Service, where it depends on what the node's proxy makes of
 /// it: which of several endpoints it gets, or whose address its endpoint sees.
-pub fn left_open(pair: &Pair, hops: &[Option<HopVerdict>; 2]) -> Option<String> {
-    let via = pair.via.as_ref()?;
+pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2]) -> Option<String> {
     let [egress, ingress] = hops;
+    let Some(via) = pair.via.as_ref() else {
+        let denied = egress.is_some_and(|hop| hop.verdict == Verdict::Deny);
+        return led_on(cluster, pair).filter(|_| !denied);
+    };
     if egress.is_some_and(|hop| hop.reason == Reason::ServiceMixed) {
         return Some(format!(
             "{} leads to endpoints of both kinds, some on node {} itself, where none can be told from the others",
@@ -261,9 +265,25 @@ pub fn left_open(pair: &Pair, hops: &[Option<HopVerdict>; 2]) -> Option<String> 
     })
 }
 
+/// A node port of another node than the client's: that node leads on, from its own address or the client's, and policies of
+/// the endpoints see that.
+fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
+    let tuple = &pair.tuple;
+    let End::Node(node) = owner(cluster, tuple.destination) else { return None };
+    let is_it = |port: &&ServicePort| {
+        port.node_port == Some(tuple.destination_port) && port.protocol.number() == tuple.protocol
+    };
+    let (key, _) =
+        cluster.services.iter().find(|(_, service)| service.ports.iter().any(|port| is_it(&port)))?;
+    Some(format!(
+        "port {} of node {node} is a node port of svc/{key}: that node leads on to endpoints, whose policies were not asked",
+        tuple.destination_port
+    ))
+}
+
 fn pair_evaluation(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, pair: &Pair) -> PairEvaluation {
     let hops = trial.hops(cluster, pair);
-    let open = left_open(pair, &hops);
+    let open = left_open(cluster, pair, &hops);
     let [egress, ingress] = hops;
     let egress = egress
         .map_or_else(|| no_hook("no pod that policies select"), |hop| side(cluster, rulesets, pair, hop));

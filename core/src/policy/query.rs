@@ -54,7 +54,7 @@ pub enum Service {
     Backends {
         /// Everything behind it.
         all: Vec<Backend>,
-        /// The addresses by which it is asked; none for a headless one.
+        /// The addresses by which it is asked, in whose families alone it answers; none for a headless one.
         addresses: Vec<IpAddr>,
         /// Its own port.
         port: u16,
@@ -142,8 +142,13 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                 not_asked.push(format!("{to} has no port of that name"));
             }
             let leads = |destination: IpAddr, port: u16| match &query.service {
-                Service::Backends { all, .. } => {
-                    all.iter().any(|one| one.end == *to && one.address == destination && one.port == port)
+                Service::Backends { all, addresses, .. } => {
+                    // A proxy never leads from one family to the other.
+                    let same = |address: &IpAddr| address.is_ipv4() == destination.is_ipv4();
+                    (addresses.is_empty() || addresses.iter().any(same))
+                        && all
+                            .iter()
+                            .any(|one| one.end == *to && one.address == destination && one.port == port)
                 }
                 _ => true,
             };
@@ -218,10 +223,7 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             let endpoint = SocketAddr::new(tuple.destination, tuple.destination_port);
             match addresses.iter().find(same) {
                 Some(address) => (*address, *port, Some(endpoint)),
-                None if addresses.is_empty() => return Asked::Direct,
-                None => {
-                    return Asked::Not(format!("the Service has no address of the family of {endpoint}"));
-                }
+                None => return Asked::Direct,
             }
         }
         _ => (tuple.destination, tuple.destination_port, None),

@@ -39,7 +39,7 @@ impl Prediction {
             None => oracle.judge(&question),
         };
         let hops = trial.hops_seen(cluster, pair, seen);
-        let left_open = left_open(pair, &hops);
+        let left_open = left_open(cluster, pair, &hops);
         let denied = hops.iter().flatten().any(|hop| hop.verdict == Verdict::Deny);
         Self {
             spec: if left_open.is_some() { Outcome::Undefined } else { verdict(answer.verdict) },
