@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use netlab_node::{Netlink, Netns};
 
@@ -107,7 +106,6 @@ fn the_kernel_gets_every_namespace_back() {
         return;
     }
     let order = OrderFile::new(&serde_json::to_vec(&plan(Families::Both)).expect("json"));
-    let start = Instant::now();
     // The plan's 7, and the one that `unshare -n` itself makes, which is counted too.
     let status = Command::new("unshare")
         .args(["-Urn", "sh", "-e", "-c", script, "sh"])
@@ -118,7 +116,6 @@ fn the_kernel_gets_every_namespace_back() {
         .expect("unshare");
     assert_ne!(status.code(), Some(2), "the limit does not limit: the test shows nothing");
     assert!(status.success(), "a killed lab keeps its namespaces ({status})");
-    assert!(start.elapsed() < Duration::from_mins(1));
 }
 
 /// A plan in a file, for a shell to redirect.
