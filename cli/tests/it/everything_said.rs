@@ -66,13 +66,13 @@ fn without_cuts(text: &str) -> String {
     kept
 }
 
-/// A truth table numbers its lines, and has the numbers for headings.
+/// A truth table numbers its lines, has the numbers for headings, and explains its signs.
 fn without_positions(form: &str, text: &str) -> String {
     if form != "matrix" {
         return text.to_owned();
     }
     let position = |line: &str| line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
-    let lines = text.lines().filter(|line| !line.starts_with("FROM"));
+    let lines = text.lines().filter(|line| !line.starts_with("FROM") && !line.starts_with("# everything"));
     // The last line is the summary, whose numbers are none of these.
     let (summary, rows): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.contains(" pair"));
     rows.into_iter().map(position).collect::<Vec<_>>().join("\n") + "\n" + &summary.join("\n")
