@@ -106,8 +106,8 @@ fn files(path: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// A word of the commands' own prose that a rule here has for its name.
-const PROSE: [&str; 1] = ["outside"];
+/// Words of the commands' own prose that some input has for a name.
+const PROSE: [&str; 3] = ["all", "none", "outside"];
 
 /// What the table says and the JSON does not.
 fn missing(table: &str, json: &Value, input: &BTreeSet<String>) -> BTreeSet<String> {
