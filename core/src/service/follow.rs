@@ -31,6 +31,8 @@ pub struct Followed {
     pub hops: Vec<Hop>,
     /// Rules with words that are not understood, among those that were asked.
     pub unread: Vec<Place>,
+    /// Rules that decide and that no proxy writes where they are, with what they do.
+    pub strange: Vec<(Place, String)>,
     /// How many rules a packet is compared with until it is decided, on average.
     pub rules: f64,
     /// How many maps it is looked up in, on average.

@@ -246,6 +246,7 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     let mut addresses = Vec::new();
     let mut hops = Vec::new();
     let mut unread = Vec::new();
+    let mut strange = Vec::new();
     for frontend in &port.frontends {
         let followed = rules.follow(frontend);
         let answering = port.endpoints(frontend.action);
@@ -254,6 +255,7 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
             symptom = expected_end(frontend.action, symptom, rules);
         }
         unread.extend(followed.unread);
+        strange.extend(followed.strange);
         addresses.push(AddressTrace {
             to: frontend.kind,
             address: frontend.key.to_string(),
@@ -266,7 +268,17 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     }
     unread.sort_unstable();
     unread.dedup();
+    strange.sort_unstable();
+    strange.dedup();
     let mut faults = rules.faults(port);
+    faults.extend(strange.into_iter().map(|(place, object)| Fault {
+        difference: Difference::Extra,
+        kind: Kind::Foreign,
+        detail: format!("a rule that no proxy writes there decides about packets to it: {object}"),
+        object,
+        place,
+        endpoint: None,
+    }));
     faults.extend(unread.into_iter().map(|place| Fault {
         difference: Difference::Wrong,
         kind: Kind::Unread,

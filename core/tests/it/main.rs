@@ -35,6 +35,7 @@ mod service_iptables;
 mod service_nftables;
 mod service_peers;
 mod service_select;
+mod service_strangers;
 mod service_taxonomy;
 mod service_world;
 mod services_agreement;

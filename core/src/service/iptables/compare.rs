@@ -362,13 +362,32 @@ fn of_endpoint_chain(
 
 /// How many rules of a chain come before the jump to another; all, when there is none.
 pub(super) fn kernel_chain_ends_before(rules: &[Rule], target: &str) -> usize {
-    rules.iter().position(|rule| rule.target.as_deref() == Some(target)).unwrap_or(rules.len())
+    rules
+        .iter()
+        .position(|rule| rule.target.as_deref() == Some(target) && rule.is_for_all(true))
+        .unwrap_or(rules.len())
 }
 
 /// Compares what all Services of the node share.
 #[must_use]
 pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
     let mut faults = Vec::new();
+    for (table, from, to, new) in super::emit::JUMPS {
+        let rules = || dump.rules(table, from).iter().filter(|rule| rule.target.as_deref() == Some(to));
+        if rules().any(|rule| rule.is_for_all(new || table == "nat")) {
+            continue;
+        }
+        faults.extend(rules().map(|rule| Fault {
+            difference: Difference::Wrong,
+            kind: Kind::Jump,
+            object: to.to_owned(),
+            place: place(table, from, rule),
+            endpoint: None,
+            detail: format!(
+                "the jump from {from} has conditions that the proxy never writes; it was taken to match nothing"
+            ),
+        }));
+    }
     let mut missing = |kind, object: &str, table: &str, chain: &str, detail: &str| {
         faults.push(Fault {
             difference: Difference::Missing,

@@ -109,6 +109,32 @@ pub struct Recent {
     pub seconds: Option<u32>,
 }
 
+impl Rule {
+    /// True when it takes every packet; with `new`, every first packet of a connection is enough.
+    #[must_use]
+    pub fn is_for_all(&self, new: bool) -> bool {
+        self.source.is_none()
+            && self.destination.is_none()
+            && self.protocol.is_none()
+            && self.destination_port.is_none()
+            && self.probability.is_none()
+            && !self.from_node
+            && !self.to_node
+            && self.mark.is_none()
+            && self.recent.is_none()
+            && self.other.is_empty()
+            && (self.states.is_none() || new && self.takes_new())
+    }
+
+    /// Whether the states that it asks for are those of first packets, too.
+    #[must_use]
+    pub fn takes_new(&self) -> bool {
+        let new =
+            |states: &Not<String>| states.value.split(',').any(|state| state == "NEW") != states.negated;
+        self.states.as_ref().is_none_or(new)
+    }
+}
+
 impl Dump {
     /// True when a proxy in iptables mode ever wrote here. One that lost all of its rules left chains in some table; on a
     /// node whose proxy is in another mode there are only kubelet's.
@@ -272,7 +298,7 @@ fn options<'a>(
                 }
             }
             "--comment" => rule.comment = Some(value()?.to_owned()),
-            "--probability" => {
+            "--probability" if !not => {
                 let share: f64 = value()?.parse().map_err(|_| "a number after --probability")?;
                 rule.probability = Some(share);
             }
@@ -295,7 +321,13 @@ fn options<'a>(
                 let seconds = value()?.parse().map_err(|_| "a number after --seconds")?;
                 rule.recent.get_or_insert_default().seconds = Some(seconds);
             }
-            "-j" | "-g" => rule.target = Some(value()?.to_owned()),
+            // The proxy never uses it: what comes back from there goes on elsewhere.
+            "-g" => {
+                let target = value()?;
+                rule.target = Some(target.to_owned());
+                rule.other.extend(["-g".to_owned(), target.to_owned()]);
+            }
+            "-j" => rule.target = Some(value()?.to_owned()),
             "--to-destination" => {
                 let written = value()?;
                 match written.parse() {

@@ -14,27 +14,32 @@ use crate::service::follow::{Client, DEEPEST, Followed, Hop};
 #[must_use]
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
-    if let Some((table, rule)) = foreign::first(dump, to) {
-        let target = rule.target.clone().unwrap_or_default();
-        followed.hops.push(Hop {
-            place: place(table, "PREROUTING", rule),
-            to: target,
-            choice: None,
-            depth: 0,
-        });
-        match rule.to_destination {
-            Some(to) => drop(followed.shares.to.insert(to, 1.0)),
-            None => followed.shares.silent = 1.0,
-        }
-        return followed;
-    }
     let walk = Walk { dump, to, client };
-    let left = match walk.jump("nat", "PREROUTING", "KUBE-SERVICES") {
-        Some(position) => {
-            followed.rules += count(position);
-            walk.chain("nat", "KUBE-SERVICES", 1.0, 0, &mut followed)
+    let left = match foreign::first(dump, to, &mut followed.unread) {
+        Some(found) => {
+            let target = found.rule.target.clone().unwrap_or_default();
+            followed.hops.push(Hop { place: found.place(), to: target, choice: None, depth: 0 });
+            match (found.rule.to_destination, found.leaves_untranslated()) {
+                (Some(to), _) => {
+                    followed.shares.to.insert(to, 1.0);
+                    0.0
+                }
+                (None, true) => 1.0,
+                (None, false) => {
+                    followed.shares.silent = 1.0;
+                    0.0
+                }
+            }
         }
-        None => 1.0,
+        None => match walk.jump("nat", "PREROUTING", "KUBE-SERVICES") {
+            Some(position) => {
+                followed.rules += count(position);
+                let mut accepted = 0.0;
+                let back = walk.chain("nat", "KUBE-SERVICES", 1.0, 0, (&mut accepted, &mut followed));
+                back + accepted
+            }
+            None => 1.0,
+        },
     };
     // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody has.
     let (refused, dropped) = walk.ends();
@@ -53,16 +58,28 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The position of a jump in its chain.
+    /// The position of a jump in its chain; one that only some packets take is none.
     fn jump(&self, table: &str, from: &str, to: &str) -> Option<usize> {
         let mut rules = self.dump.rules(table, from).iter();
-        rules.find(|rule| rule.target.as_deref() == Some(to)).map(|rule| rule.position)
+        rules
+            .find(|rule| rule.target.as_deref() == Some(to) && rule.is_for_all(true))
+            .map(|rule| rule.position)
     }
 
-    /// Walks a chain with a share of the packets; the answer is what it gives back.
-    fn chain(&self, table: &str, name: &str, share: f64, depth: usize, followed: &mut Followed) -> f64 {
+    /// Walks a chain with a share of the packets; the answer is what it gives back. What a rule accepts is not
+    /// translated any more, whatever comes after.
+    fn chain(
+        &self,
+        table: &str,
+        name: &str,
+        share: f64,
+        depth: usize,
+        (accepted, followed): (&mut f64, &mut Followed),
+    ) -> f64 {
         let mut left = share;
+        let mut returned = 0.0;
         if depth > DEEPEST {
+            followed.unread.push(Place::within(table, name));
             return left;
         }
         let rules = self.dump.rules(table, name);
@@ -98,29 +115,38 @@ impl Walk<'_> {
                     if let Some(to) = rule.to_destination {
                         *followed.shares.to.entry(to).or_default() += taken;
                         followed.hops.push(hop(format!("DNAT {to}")));
+                        if !name.starts_with("KUBE-SEP-") {
+                            followed.strange.push((place(table, name, rule), format!("DNAT {to}")));
+                        }
                         left -= taken;
                     }
                 }
-                "DROP" => {
-                    followed.shares.silent += taken;
+                // In these chains the proxy writes none of them.
+                "DROP" | "REJECT" | "RETURN" | "ACCEPT" => {
+                    match target {
+                        "DROP" => followed.shares.silent += taken,
+                        "REJECT" => followed.shares.refused += taken,
+                        "RETURN" => returned += taken,
+                        _ => *accepted += taken,
+                    }
+                    followed.hops.push(hop(target.to_owned()));
+                    followed.strange.push((place(table, name, rule), target.to_owned()));
                     left -= taken;
                 }
-                "REJECT" => {
-                    followed.shares.refused += taken;
-                    left -= taken;
-                }
-                "RETURN" | "ACCEPT" => return left - taken,
                 chain if self.dump.chain(table, chain).is_some() => {
                     if chain != "KUBE-MARK-MASQ" && chain != "KUBE-NODEPORTS" {
                         followed.hops.push(hop(chain.to_owned()));
                     }
-                    left = left - taken + self.chain(table, chain, taken, depth + 1, followed);
+                    let back = self.chain(table, chain, taken, depth + 1, (&mut *accepted, &mut *followed));
+                    left = left - taken + back;
                 }
-                // Marks, logs and the like decide nothing.
-                _ => {}
+                "MARK" | "CONNMARK" | "LOG" | "NFLOG" | "TRACE" => {}
+                // A chain of the proxy's that is not there is compared elsewhere.
+                chain if chain.starts_with("KUBE-") => {}
+                _ => followed.unread.push(place(table, name, rule)),
             }
         }
-        left.max(0.0)
+        left.max(0.0) + returned
     }
 
     /// The cheapest question first: most rules of the list of all Services are about another one.
@@ -143,9 +169,10 @@ impl Walk<'_> {
             }
             && (!rule.to_node || self.to.address.is_none())
             && !rule.from_node
+            && rule.takes_new()
             // Who was there before is no first packet.
             && rule.recent.as_ref().is_none_or(|recent| recent.set);
-        if about && !rule.other.is_empty() {
+        if about && (!rule.other.is_empty() || rule.mark.is_some() || !is_source_of_proxy(rule, chain)) {
             followed.unread.push(place(table, chain, rule));
             return false;
         }
@@ -186,6 +213,15 @@ impl Walk<'_> {
 #[expect(clippy::cast_precision_loss, reason = "far fewer rules than 2^52")]
 fn count(position: usize) -> f64 {
     position as f64
+}
+
+/// Whether a rule asks for the source only where a proxy does: to mark, and to let in.
+fn is_source_of_proxy(rule: &Rule, chain: &str) -> bool {
+    let target = rule.target.as_deref().unwrap_or_default();
+    rule.source.is_none()
+        || target == "KUBE-MARK-MASQ"
+        || chain.starts_with("KUBE-EXT-") && target.starts_with("KUBE-SVC-")
+        || chain.starts_with("KUBE-FW-") && target.starts_with("KUBE-EXT-")
 }
 
 /// A rule that sends a share of the packets to an endpoint's chain.

@@ -1,51 +1,149 @@
 //! Rules of others that take packets to Services before the proxy's are asked.
 //!
-//! Invariant: only a rule that names the address, is understood as a whole and ends the packet's way there is told; what
-//! depends on more (interfaces, states, sets) is nobody's fault here. Looks into the chains of the kernel's own hook, in
-//! the order in which the tables are asked (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
+//! Invariant: a rule that is understood as a whole and ends the packet's way is told, and followed; one that names the
+//! address and has more conditions (interfaces, marks, sources) is told as not understood. Rules with such conditions
+//! that name no address are nobody's fault here: networks write many. Looks into the chains of the kernel's own hook
+//! and those that they lead to, in the order in which the tables are asked
+//! (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
 
 use super::compare::kernel_chain_ends_before;
 use super::dump::{Dump, Rule};
 use super::follow::place;
 use crate::service::expected::{ExpectedPort, FrontendKey};
-use crate::service::fault::{Difference, Fault, Kind};
+use crate::service::fault::{Difference, Fault, Kind, Place};
+use crate::service::follow::DEEPEST;
 
-/// The first such rule, with its table.
-pub(super) fn first(dump: &Dump, to: FrontendKey) -> Option<(&'static str, &Rule)> {
+/// Such a rule.
+pub(super) struct Found<'a> {
+    table: &'static str,
+    chain: &'a str,
+    pub(super) rule: &'a Rule,
+}
+
+impl Found<'_> {
+    pub(super) fn place(&self) -> Place {
+        place(self.table, self.chain, self.rule)
+    }
+
+    /// Whether the packets go on, to the address that nobody translates.
+    pub(super) fn leaves_untranslated(&self) -> bool {
+        matches!(self.rule.target.as_deref(), Some("ACCEPT" | "RETURN")) || is_untracked(self.rule)
+    }
+}
+
+/// The first such rule; places of those before it that may be one go into `unread`.
+pub(super) fn first<'a>(dump: &'a Dump, to: FrontendKey, unread: &mut Vec<Place>) -> Option<Found<'a>> {
     ["raw", "mangle", "nat"].into_iter().find_map(|table| {
         let rules = dump.rules(table, "PREROUTING");
         let before =
             if table == "nat" { kernel_chain_ends_before(rules, "KUBE-SERVICES") } else { rules.len() };
-        rules.iter().take(before).find(|rule| takes(rule, to, table)).map(|rule| (table, rule))
+        let rules = rules.get(..before).unwrap_or_default();
+        match in_chain(dump, (table, "PREROUTING", rules), to, 0, unread) {
+            Way::Taken(found) => Some(found),
+            Way::Accepted | Way::On => None,
+        }
     })
 }
 
-fn takes(rule: &Rule, to: FrontendKey, table: &str) -> bool {
-    let ends = match rule.target.as_deref() {
-        Some("DROP") => true,
-        // Elsewhere these only leave the table.
-        Some("DNAT" | "ACCEPT" | "RETURN" | "REDIRECT") => table == "nat",
+/// How a packet comes out of a chain.
+enum Way<'a> {
+    Taken(Found<'a>),
+    /// It leaves the table.
+    Accepted,
+    On,
+}
+
+fn in_chain<'a>(
+    dump: &'a Dump,
+    (table, chain, rules): (&'static str, &'a str, &'a [Rule]),
+    to: FrontendKey,
+    depth: usize,
+    unread: &mut Vec<Place>,
+) -> Way<'a> {
+    for rule in rules {
+        let target = rule.target.as_deref().unwrap_or_default();
+        let own = dump.chain(table, target).filter(|_| depth < DEEPEST && !target.starts_with("KUBE-"));
+        let ends = matches!(target, "DROP" | "DNAT" | "ACCEPT" | "RETURN" | "REDIRECT" | "NETMAP" | "TPROXY")
+            || is_untracked(rule);
+        if !ends && own.is_none() {
+            continue;
+        }
+        match takes(rule, to) {
+            Takes::No => {}
+            // Where it leads to may be harmless.
+            Takes::Perhaps if own.is_some() => {}
+            // In tables that do not translate these only leave the table.
+            Takes::Perhaps if matches!(target, "ACCEPT" | "RETURN") && table != "nat" => {}
+            Takes::Perhaps => unread.push(place(table, chain, rule)),
+            Takes::Yes => match (own, target) {
+                (Some(next), _) => {
+                    match in_chain(dump, (table, target, &next.rules), to, depth + 1, unread) {
+                        Way::On => {}
+                        way => return way,
+                    }
+                }
+                (None, "RETURN") if depth > 0 => return Way::On,
+                (None, "RETURN" | "ACCEPT") if table != "nat" => return Way::Accepted,
+                (None, _) => return Way::Taken(Found { table, chain, rule }),
+            },
+        }
+    }
+    Way::On
+}
+
+/// Whether connections are not tracked, and so not translated.
+fn is_untracked(rule: &Rule) -> bool {
+    match rule.target.as_deref() {
+        Some("NOTRACK") => true,
+        Some("CT") => rule.other.iter().any(|word| word == "--notrack"),
         _ => false,
-    };
+    }
+}
+
+enum Takes {
+    Yes,
+    /// It names the address and asks for more.
+    Perhaps,
+    No,
+}
+
+fn takes(rule: &Rule, to: FrontendKey) -> Takes {
     let named = match (&rule.destination, to.address) {
-        (Some(net), Some(address)) => !net.negated && net.value.contains(&address),
-        _ => false,
+        (None, _) => false,
+        (Some(net), Some(address)) if net.value.contains(&address) != net.negated => !net.negated,
+        _ => return Takes::No,
     };
-    ends && named
-        && rule.protocol.is_none_or(|protocol| protocol == to.protocol)
+    let about = rule.protocol.is_none_or(|protocol| protocol == to.protocol)
         && rule.destination_port.is_none_or(|port| port == to.port)
-        && (rule.other.is_empty() || rule.target.as_deref() == Some("REDIRECT"))
+        && rule.takes_new()
+        && !rule.from_node
+        && (!rule.to_node || to.address.is_none());
+    if !about {
+        return Takes::No;
+    }
+    let is_known = rule.other.is_empty()
+        || rule.target.as_deref() == Some("REDIRECT")
+            && rule.other.len() == 2
+            && rule.other.iter().any(|word| word == "--to-ports")
+        || is_untracked(rule) && rule.other.len() == 1;
+    let whole = is_known
         && rule.source.is_none()
-        && rule.states.is_none()
         && rule.mark.is_none()
-        && rule.probability.is_none()
+        && rule.recent.is_none()
+        && rule.probability.is_none();
+    match (whole, named) {
+        (true, _) => Takes::Yes,
+        (false, true) => Takes::Perhaps,
+        (false, false) => Takes::No,
+    }
 }
 
 /// Tells it for each address.
 pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for frontend in &port.frontends {
-        if let Some((table, rule)) = first(dump, frontend.key) {
-            let target = rule.target.clone().unwrap_or_default();
+        // Those that may be one are told where packets are followed.
+        if let Some(found) = first(dump, frontend.key, &mut Vec::new()) {
+            let target = found.rule.target.clone().unwrap_or_default();
             faults.push(Fault {
                 difference: Difference::Extra,
                 kind: Kind::Foreign,
@@ -54,8 +152,8 @@ pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) 
                     frontend.key
                 ),
                 object: target,
-                place: place(table, "PREROUTING", rule),
-                endpoint: rule.to_destination.map(|to| to.to_string()),
+                place: found.place(),
+                endpoint: found.rule.to_destination.map(|to| to.to_string()),
             });
         }
     }

@@ -49,12 +49,16 @@ pub struct Dump {
     pub chains: BTreeMap<String, Vec<Rule>>,
     /// Base chains: (hook, priority) by name.
     pub hooks: BTreeMap<String, (String, i64)>,
+    /// Base chains that drop what no rule decides.
+    pub drops_rest: BTreeSet<String>,
     /// Verdict maps by name: key to verdict.
     pub maps: BTreeMap<String, BTreeMap<String, Verdict>>,
     /// Sets by name.
     pub sets: BTreeMap<String, BTreeSet<String>>,
     /// Seconds for which sets keep an element, by name.
     pub timeouts: BTreeMap<String, u64>,
+    /// Base chains of other tables that drop what no rule decides, before the proxy's: family and table, and the chain.
+    pub foreign_drops: Vec<(String, String)>,
     /// Rules of other tables that take packets before the proxy's; none but in a list of the whole ruleset.
     pub foreign: Vec<super::foreign::Rule>,
     /// True when there are rules of iptables mode, too: known only from a list of the whole ruleset.
@@ -87,6 +91,20 @@ pub struct Rule {
     pub not_from: Vec<IpNet>,
     /// Only packets that the node itself sends.
     pub from_node: bool,
+    /// Only packets to this net, or to elsewhere.
+    pub destination: Option<(bool, IpNet)>,
+    /// Only packets to addresses in this set, or to others.
+    pub to_set: Option<(bool, String)>,
+    /// Only packets to the node itself.
+    pub to_node: bool,
+    /// Only this protocol.
+    pub protocol: Option<Protocol>,
+    /// Only this port.
+    pub port: Option<u16>,
+    /// Only packets that are no first ones.
+    pub not_new: bool,
+    /// It has conditions that no proxy writes on a rule that decides.
+    pub is_odd: bool,
     /// Only clients in a set: those that were here before.
     pub known_client: Option<String>,
     /// What it does.
@@ -97,7 +115,21 @@ impl Rule {
     /// A rule without a condition.
     #[must_use]
     pub const fn always(act: Act) -> Self {
-        Self { handle: None, source: None, not_from: Vec::new(), from_node: false, known_client: None, act }
+        Self {
+            handle: None,
+            source: None,
+            not_from: Vec::new(),
+            from_node: false,
+            destination: None,
+            to_set: None,
+            to_node: false,
+            protocol: None,
+            port: None,
+            not_new: false,
+            is_odd: false,
+            known_client: None,
+            act,
+        }
     }
 }
 
@@ -157,7 +189,7 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
         family: if family == "ip6" { AddressType::Ipv6 } else { AddressType::Ipv4 },
         ..Dump::default()
     };
-    (dump.foreign, dump.has_iptables_mode) = super::foreign::read(items, &family);
+    (dump.foreign, dump.foreign_drops, dump.has_iptables_mode) = super::foreign::read(items, &family);
     for item in items {
         let Some((kind, object)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
         if !ours(object, "table") || object.get("family").and_then(Value::as_str) != Some(&family) {
@@ -172,6 +204,9 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
                 let priority = object.get("prio").and_then(Value::as_i64);
                 if let (Some(hook), Some(priority)) = (object.get("hook").and_then(Value::as_str), priority) {
                     dump.hooks.insert(name.to_owned(), (hook.to_owned(), priority));
+                    if object.get("policy").and_then(Value::as_str) == Some("drop") {
+                        dump.drops_rest.insert(name.to_owned());
+                    }
                 }
             }
             "rule" => {
@@ -273,8 +308,10 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
     let field = |of: &str, key: &str| Some(left?.get(of)?.get(key)?.as_str()?.to_owned());
     if left.and_then(|left| left.get("concat")).is_some() || left.and_then(|left| left.get("&")).is_some() {
         // Membership in the table's own sets, and marks: for masquerading, which decides no verdict.
+        rule.is_odd = true;
         return true;
     }
+    let known = |name: &str| Protocol::ALL.into_iter().find(|known| known.lower() == name);
     match (field("payload", "field").as_deref(), field("meta", "key").as_deref()) {
         (Some("saddr"), _) => match right {
             Some(Value::String(set)) if set.starts_with('@') => {
@@ -297,12 +334,49 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
             },
             None => false,
         },
-        (Some("daddr"), _) | (_, Some("l4proto" | "mark")) => true,
-        _ if field("ct", "key").is_some() => true,
+        (Some("daddr"), _) => match (right.and_then(Value::as_str), right.and_then(net_of)) {
+            (Some(set), _) if set.starts_with('@') && rule.to_set.is_none() => {
+                rule.to_set = Some((negated, set.trim_start_matches('@').to_owned()));
+                true
+            }
+            (_, Some(net)) if rule.destination.is_none() => {
+                rule.destination = Some((negated, net));
+                true
+            }
+            _ => false,
+        },
+        (Some("dport"), _) if !negated => {
+            rule.port = right.and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+            let of = field("payload", "protocol").unwrap_or_default();
+            rule.protocol = known(&of).or(rule.protocol);
+            rule.port.is_some() && (of == "th" || known(&of).is_some())
+        }
+        (_, Some("l4proto")) if !negated => {
+            rule.protocol = right.and_then(Value::as_str).and_then(known);
+            rule.protocol.is_some()
+        }
+        (_, Some("mark")) => {
+            rule.is_odd = true;
+            true
+        }
+        _ if field("ct", "key").as_deref() == Some("state") => {
+            let states = right.map(ToString::to_string).unwrap_or_default();
+            rule.not_new |= states.contains("\"new\"") == negated;
+            true
+        }
+        _ if field("ct", "key").is_some() => {
+            rule.is_odd = true;
+            true
+        }
         _ => match left.and_then(|left| left.get("fib")) {
             Some(fib) => {
                 let flags = fib.get("flags").map(ToString::to_string).unwrap_or_default();
+                let is_known = !negated
+                    && right.and_then(Value::as_str) == Some("local")
+                    && fib.get("result").and_then(Value::as_str) == Some("type");
+                rule.is_odd |= !is_known;
                 rule.from_node |= flags.contains("saddr");
+                rule.to_node |= flags.contains("daddr");
                 true
             }
             None => false,
@@ -336,6 +410,19 @@ pub(super) fn translation(body: &Value) -> Option<Act> {
 
 fn choice(body: &Value) -> Option<Act> {
     if let Some(name) = body.get("data")?.as_str() {
+        // What is looked up: another field of the packet finds another element, or none.
+        let key = body.get("key")?.get("concat")?.as_array()?;
+        let field = |part: &Value| {
+            let of = |of: &str, key: &str| Some(part.get(of)?.get(key)?.as_str()?.to_owned());
+            of("payload", "field").or_else(|| of("meta", "key"))
+        };
+        let fields: Option<Vec<String>> = key.iter().map(field).collect();
+        let fields = fields?;
+        let ports = ["l4proto", "dport"];
+        let named = fields.strip_prefix(&["daddr".to_owned()]).unwrap_or(&fields);
+        if named != ports || (named.len() == fields.len()) != name.ends_with("nodeports") {
+            return None;
+        }
         return Some(Act::Lookup(name.trim_start_matches('@').to_owned()));
     }
     let (divisor, elements) = numbered(body)?;
@@ -344,10 +431,13 @@ fn choice(body: &Value) -> Option<Act> {
 
 /// The divisor of `numgen random mod N` and the elements of the map behind it.
 fn numbered(map: &Value) -> Option<(u64, Vec<(u64, &Value)>)> {
-    let divisor = map.get("key")?.get("numgen")?.get("mod")?.as_u64()?;
+    let number = map.get("key")?.get("numgen")?;
+    let divisor = number.get("mod")?.as_u64()?;
+    // Numbers are those from the offset on.
+    let offset = number.get("offset").and_then(Value::as_u64).unwrap_or_default();
     let elements = map.get("data")?.get("set")?.as_array()?.iter().filter_map(|element| {
         let [number, value] = element.as_array()?.as_slice() else { return None };
-        Some((number.as_u64()?, value))
+        Some((number.as_u64()?.checked_sub(offset)?, value))
     });
     Some((divisor, elements.collect()))
 }

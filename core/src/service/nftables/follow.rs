@@ -4,8 +4,10 @@
 //! the missing numbers' packets go on untranslated, and those are refused by `cluster-ips-check` while the address is
 //! in `cluster-ips`. A chain that was gone to does not come back.
 
-use super::Layout;
+use std::net::SocketAddr;
+
 use super::dump::{Act, Dump, Rule, Verdict, key};
+use super::{Layout, foreign};
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
@@ -24,40 +26,50 @@ pub fn layout(dump: &Dump) -> Option<Layout> {
 #[must_use]
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
     let mut followed = Followed::default();
-    if let Some(rule) = dump.foreign.iter().find(|rule| rule.takes(to)) {
-        match rule.to {
-            Some(to) => drop(followed.shares.to.insert(to, 1.0)),
-            None => followed.shares.silent = 1.0,
+    let mut left = 1.0;
+    let mut is_untracked = false;
+    for rule in dump.foreign.iter().filter(|rule| rule.takes(to)) {
+        if !rule.is_whole {
+            followed.unread.push(rule.place());
+            continue;
         }
-        return followed;
-    }
-    let map = map_of(to);
-    let element = key(to.address, to.protocol, to.port);
-    let position = |chain: &str, act: &Act| {
-        dump.chains.get(chain).and_then(|rules| rules.iter().position(|rule| rule.act == *act))
-    };
-    let jump = position("nat-prerouting", &Act::Verdict(Verdict::Jump("services".to_owned())));
-    let looked_up = position("services", &Act::Lookup(map.to_owned())).filter(|_| jump.is_some());
-    let verdict = dump.maps.get(map).and_then(|map| map.get(&element)).filter(|_| looked_up.is_some());
-    followed.rules += jump.map_or(0.0, |index| count(index + 1));
-    if let Some(index) = looked_up {
-        followed.rules += count(index + 1);
-        // Every map of the chain up to this one was asked before it.
-        let before = dump.chains.get("services").into_iter().flatten().take(index + 1);
-        followed.lookups += count(before.filter(|rule| matches!(rule.act, Act::Lookup(_))).count());
-    }
-    let left = match verdict {
-        Some(Verdict::Goto(target) | Verdict::Jump(target)) => {
-            followed.hops.push(Hop {
-                place: in_map(map, &element),
-                to: target.clone(),
-                choice: None,
-                depth: 0,
-            });
-            Walk { dump, client }.chain(target, 1.0, 1, &mut followed)
+        match rule.does {
+            foreign::Does::Translate(address, port) => {
+                followed.shares.to.insert(SocketAddr::new(address, port.unwrap_or(to.port)), 1.0);
+                return followed;
+            }
+            foreign::Does::Drop => {
+                followed.shares.silent = 1.0;
+                return followed;
+            }
+            foreign::Does::Untrack => is_untracked = true,
         }
-        _ => 1.0,
-    };
+    }
+    let walk = Walk { dump, to, client };
+    let mut base: Vec<(&i64, &String)> = dump
+        .hooks
+        .iter()
+        .filter(|(_, (hook, _))| hook == "prerouting")
+        .map(|(name, (_, priority))| (priority, name))
+        .collect();
+    base.sort_unstable();
+    for (priority, name) in base {
+        // Translation is for tracked connections alone.
+        if left <= 0.0 || (is_untracked && *priority >= foreign::OURS) {
+            break;
+        }
+        let out = walk.chain(name, left, 0, 0, &mut followed);
+        left = out.on + out.accepted;
+        if dump.drops_rest.contains(name) {
+            followed.shares.silent += out.on;
+            left = out.accepted;
+        }
+    }
+    if dump.hooks.iter().any(|(name, (hook, _))| hook == "forward" && dump.drops_rest.contains(name)) {
+        let translated: f64 = followed.shares.to.values().sum();
+        followed.shares.to.clear();
+        followed.shares.silent += translated;
+    }
     if left > 0.0 {
         match end(dump, to) {
             Some(Verdict::Drop) => followed.shares.silent += left,
@@ -103,30 +115,111 @@ pub(super) fn in_chain(chain: &str, position: usize, rule: &Rule) -> Place {
 
 struct Walk<'a> {
     dump: &'a Dump,
+    to: FrontendKey,
     client: Client,
 }
 
+/// What a chain leaves of a share, untranslated.
+#[derive(Clone, Copy, Default)]
+struct Out {
+    /// To whoever comes next.
+    on: f64,
+    /// Decided, and not asked about again at this hook.
+    accepted: f64,
+}
+
+/// Whether a rule takes a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Yes,
+    No,
+    /// Nobody knows: it has conditions that no proxy writes there.
+    Unread,
+}
+
 impl Walk<'_> {
-    /// Walks a chain that was gone to with a share of the packets; the answer is what stays untranslated.
-    fn chain(&self, name: &str, share: f64, depth: usize, followed: &mut Followed) -> f64 {
-        let Some(rules) = self.dump.chains.get(name).filter(|_| depth <= DEEPEST) else { return share };
-        for (index, rule) in rules.iter().enumerate() {
-            followed.rules += share;
-            let place = in_chain(name, index + 1, rule);
-            if rule.act == Act::Unknown {
-                followed.unread.push(place);
-                continue;
+    fn takes(&self, rule: &Rule, chain: &str) -> Takes {
+        let (address, set) = (self.to.address, &rule.to_set);
+        let in_set = |set: &str| address.is_some_and(|ip| contains(self.dump, set, &ip.to_string()));
+        // Once translated a packet is asked nothing more here; until then it is to the frontend.
+        let about = rule.destination.as_ref().is_none_or(|(not, net)| match address {
+            Some(address) => net.contains(&address) != *not,
+            None => *not,
+        }) && set.as_ref().is_none_or(|(not, set)| in_set(set) != *not)
+            && (!rule.to_node || address.is_none())
+            && !rule.from_node
+            && !rule.not_new
+            && rule.protocol.is_none_or(|protocol| protocol == self.to.protocol)
+            && rule.port.is_none_or(|port| port == self.to.port);
+        if !about {
+            return Takes::No;
+        }
+        let decides_nothing = match &rule.act {
+            Act::Mark | Act::Remember(_) => true,
+            Act::Verdict(Verdict::Jump(to)) => to == "mark-for-masquerade",
+            _ => false,
+        };
+        if decides_nothing {
+            return Takes::No;
+        }
+        if rule.act == Act::Unknown || rule.is_odd {
+            return Takes::Unread;
+        }
+        if let Some(set) = &rule.known_client {
+            return if set.starts_with("affinity-") { Takes::No } else { Takes::Unread };
+        }
+        if !rule.not_from.is_empty() {
+            // Clients are within the ranges.
+            return if is_firewall(chain) { Takes::No } else { Takes::Unread };
+        }
+        match &rule.source {
+            None => Takes::Yes,
+            // Who is a pod, or the ranges of a firewall that has only one.
+            Some((not, _)) if is_firewall(chain) && *not => Takes::No,
+            Some((not, net)) if chain.starts_with("external-") && net.prefix_len() < net.max_prefix_len() => {
+                if (self.client == Client::Pod) == *not {
+                    Takes::No
+                } else {
+                    Takes::Yes
+                }
             }
-            let pods = rule.source.as_ref().is_none_or(|(not, _)| (self.client == Client::Pod) != *not);
-            if rule.from_node || rule.known_client.is_some() || !pods {
-                continue;
+            Some(_) => Takes::Unread,
+        }
+    }
+
+    /// Walks a chain with a share of the packets.
+    fn chain(&self, name: &str, share: f64, depth: usize, nested: usize, followed: &mut Followed) -> Out {
+        let mut out = Out { on: share, accepted: 0.0 };
+        let Some(rules) = self.dump.chains.get(name) else { return out };
+        if nested > DEEPEST {
+            followed.unread.push(Place::within(super::TABLE, name));
+            return out;
+        }
+        for (index, rule) in rules.iter().enumerate() {
+            let share = out.on;
+            if share <= 0.0 {
+                break;
+            }
+            let place = in_chain(name, index + 1, rule);
+            // What the filter asks is not part of finding an endpoint.
+            if !name.starts_with("filter-") && !name.starts_with("firewall-") {
+                followed.rules += share;
+            }
+            match self.takes(rule, name) {
+                Takes::Yes => {}
+                Takes::No => continue,
+                Takes::Unread => {
+                    followed.unread.push(place);
+                    continue;
+                }
             }
             let hop = |to: String, choice| Hop { place: place.clone(), to, choice, depth };
+            let within = (name, depth, nested);
             match &rule.act {
                 Act::Translate(to) => {
                     *followed.shares.to.entry(*to).or_default() += share;
                     followed.hops.push(hop(format!("DNAT {to}"), None));
-                    return 0.0;
+                    out.on = 0.0;
                 }
                 Act::Spread(divisor, elements) => {
                     followed.lookups += share;
@@ -137,7 +230,7 @@ impl Walk<'_> {
                         followed.hops.push(hop(format!("DNAT {to}"), choice(*number, *divisor)));
                         left -= part;
                     }
-                    return nothing(left);
+                    out.on = nothing(left);
                 }
                 Act::Choose(divisor, elements) => {
                     followed.lookups += share;
@@ -146,32 +239,109 @@ impl Walk<'_> {
                     for (number, verdict) in elements.iter().filter(|(number, _)| *number < divisor) {
                         let (Verdict::Goto(target) | Verdict::Jump(target)) = verdict else { continue };
                         followed.hops.push(hop(target.clone(), choice(*number, *divisor)));
-                        left = left - part + self.chain(target, part, depth + 1, followed);
+                        let back = self.chain(target, part, depth + 1, nested + 1, followed);
+                        left = left - part + back.on;
+                        out.accepted += back.accepted;
                     }
-                    return nothing(left);
+                    out.on = nothing(left);
                 }
-                Act::Verdict(Verdict::Goto(target)) => {
-                    followed.hops.push(hop(target.clone(), None));
-                    return self.chain(target, share, depth + 1, followed);
+                Act::Lookup(map) => {
+                    if name != "firewall-check" {
+                        followed.lookups += share;
+                    }
+                    let with_address = if map.ends_with("nodeports") { None } else { self.to.address };
+                    if with_address.is_some() != self.to.address.is_some() {
+                        continue;
+                    }
+                    let element = key(with_address, self.to.protocol, self.to.port);
+                    let verdict = self.dump.maps.get(map).and_then(|map| map.get(&element));
+                    if let Some(verdict) = verdict {
+                        if let Verdict::Goto(target) | Verdict::Jump(target) = verdict {
+                            followed.hops.push(Hop {
+                                place: in_map(map, &element),
+                                to: target.clone(),
+                                choice: None,
+                                depth,
+                            });
+                        }
+                        let ends = self.verdict(verdict, in_map(map, &element), within, &mut out, followed);
+                        if ends {
+                            return out;
+                        }
+                    }
                 }
-                Act::Verdict(Verdict::Drop) => {
-                    followed.shares.silent += share;
-                    return 0.0;
+                Act::Verdict(verdict) => {
+                    if let Verdict::Goto(target) | Verdict::Jump(target) = verdict
+                        && !matches!(target.as_str(), "services" | "firewall-check")
+                    {
+                        followed.hops.push(hop(target.clone(), None));
+                    }
+                    if self.verdict(verdict, place.clone(), within, &mut out, followed) {
+                        return out;
+                    }
                 }
-                Act::Verdict(Verdict::Reject) => {
-                    followed.shares.refused += share;
-                    return 0.0;
-                }
-                _ => {}
+                Act::Mark | Act::Masquerade | Act::Remember(_) | Act::Unknown => {}
             }
         }
-        share
+        out
+    }
+
+    /// What a verdict does to all that came so far; true when this chain is left for good.
+    fn verdict(
+        &self,
+        verdict: &Verdict,
+        place: Place,
+        (name, depth, nested): (&str, usize, usize),
+        out: &mut Out,
+        followed: &mut Followed,
+    ) -> bool {
+        let share = out.on;
+        match verdict {
+            Verdict::Goto(target) | Verdict::Jump(target) => {
+                let shared = matches!(target.as_str(), "services" | "firewall-check");
+                let depth = if shared { depth } else { depth + 1 };
+                let back = self.chain(target, share, depth, nested + 1, followed);
+                out.on = back.on;
+                out.accepted += back.accepted;
+                return matches!(verdict, Verdict::Goto(_));
+            }
+            Verdict::Drop => {
+                followed.shares.silent += share;
+                out.on = 0.0;
+            }
+            Verdict::Reject => {
+                followed.shares.refused += share;
+                out.on = 0.0;
+            }
+            Verdict::Other(word) if word == "accept" => {
+                out.accepted += share;
+                out.on = 0.0;
+            }
+            Verdict::Other(word) if word == "continue" => return false,
+            Verdict::Other(word) if word == "return" => {}
+            Verdict::Other(_) => {
+                followed.unread.push(place);
+                return false;
+            }
+        }
+        // The proxy writes drops into its firewalls only, and none of the other words here.
+        let word = match verdict {
+            Verdict::Drop => "drop",
+            Verdict::Reject => "reject",
+            Verdict::Other(word) => word,
+            Verdict::Goto(_) | Verdict::Jump(_) => return true,
+        };
+        let is_proxys = *verdict == Verdict::Drop && is_firewall(name);
+        if !is_proxys {
+            followed.strange.push((place, word.to_owned()));
+        }
+        true
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "far fewer rules than 2^52")]
-fn count(rules: usize) -> f64 {
-    rules as f64
+/// A chain that drops who is in no range of one Service.
+fn is_firewall(chain: &str) -> bool {
+    chain.starts_with("firewall-") && chain != "firewall-check"
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far fewer endpoints than 2^52")]

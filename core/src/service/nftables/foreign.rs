@@ -1,22 +1,37 @@
 //! Rules of other tables that take packets to Services before the proxy's are asked, in a list of the whole ruleset.
 //!
-//! Invariant: as in iptables mode: only a rule that names the address, is understood as a whole and drops or translates
-//! is told; it stands in a base chain of the hook before translation, at a priority below the proxy's -100.
+//! Invariant: as in iptables mode: a rule that is understood as a whole and drops, translates or takes off tracking is
+//! told and followed; one that names the address and has more conditions is told as not understood. It stands in a base
+//! chain of the hook before translation, at a priority below the proxy's -100 (below tracking's -200 to take that off).
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::dump::{Act, net_of, translation};
+use super::dump::net_of;
 use super::emit::TABLE;
 use crate::model::port::Protocol;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 
 /// The priority of the proxy's own translation (`dstnat`).
-const OURS: i64 = -100;
+pub(super) const OURS: i64 = -100;
+
+/// The priority at which connections come under tracking (`NF_IP_PRI_CONNTRACK`).
+const TRACKING: i64 = -200;
+
+/// What such a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Nothing comes through.
+    Drop,
+    /// To an address, and to a port where it names one.
+    Translate(IpAddr, Option<u16>),
+    /// The connection is not tracked, so nothing translates it.
+    Untrack,
+}
 
 /// A rule that drops, or translates, what goes to some address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,117 +42,173 @@ pub struct Rule {
     pub chain: String,
     /// As `nft -a` shows it.
     pub handle: Option<u64>,
-    /// Whose packets it takes.
-    pub destination: IpNet,
+    /// Whose packets it takes: all, when it names none.
+    pub destination: Option<IpNet>,
     /// Only this protocol's.
     pub protocol: Option<Protocol>,
     /// Only this port's.
     pub port: Option<u16>,
-    /// Where to, when it translates.
-    pub to: Option<SocketAddr>,
+    /// What it does.
+    pub does: Does,
+    /// Whether all of its conditions are understood.
+    pub is_whole: bool,
 }
 
 impl Rule {
     /// Whether it takes packets to an address of a Service.
     #[must_use]
     pub fn takes(&self, to: FrontendKey) -> bool {
-        to.address.is_some_and(|address| self.destination.contains(&address))
+        self.destination.is_none_or(|net| to.address.is_some_and(|address| net.contains(&address)))
             && self.protocol.is_none_or(|protocol| protocol == to.protocol)
             && self.port.is_none_or(|port| port == to.port)
     }
+
+    pub(super) fn place(&self) -> Place {
+        Place { handle: self.handle, ..Place::within(&self.table, &self.chain) }
+    }
 }
 
-/// Reads them, and whether there is the chain that iptables mode always has.
-pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, bool) {
+/// Reads them, the base chains that drop what no rule decides, and whether there is the chain that iptables mode always has.
+pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, Vec<(String, String)>, bool) {
     let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
     let mine = |object: &Value| {
         let of = text(object, "family").unwrap_or_default();
         let name = text(object, "table").unwrap_or_default();
         ((of == family || of == "inet") && name != TABLE).then_some((of, name))
     };
-    let mut base: BTreeSet<(String, String, String)> = BTreeSet::new();
+    let mut base: BTreeMap<(String, String, String), i64> = BTreeMap::new();
+    let mut drops = Vec::new();
     let mut has_iptables_mode = false;
     for chain in items.iter().filter_map(|item| item.get("chain")) {
         let (Some((of, table)), Some(name)) = (mine(chain), text(chain, "name")) else { continue };
         has_iptables_mode |= table == "nat" && of == family && name == "KUBE-SERVICES";
-        let early = chain.get("prio").and_then(Value::as_i64).is_some_and(|priority| priority < OURS);
-        if early && chain.get("hook").and_then(Value::as_str) == Some("prerouting") {
-            base.insert((of, table, name));
+        let priority = chain.get("prio").and_then(Value::as_i64);
+        if chain.get("hook").and_then(Value::as_str) == Some("prerouting")
+            && let Some(priority) = priority
+        {
+            if chain.get("policy").and_then(Value::as_str) == Some("drop") {
+                drops.push((format!("{of} {table}"), name.clone()));
+            }
+            if priority < OURS {
+                base.insert((of, table, name), priority);
+            }
         }
     }
-    let rules = items.iter().filter_map(|item| item.get("rule")).filter_map(|rule| {
-        let ((of, table), chain) = (mine(rule)?, text(rule, "chain")?);
-        let place = (of, table, chain);
-        if !base.contains(&place) {
-            return None;
-        }
-        let (of, table, chain) = place;
-        let handle = rule.get("handle").and_then(Value::as_u64);
-        understood(rule).map(|(destination, protocol, port, to)| Rule {
-            table: format!("{of} {table}"),
-            chain,
-            handle,
-            destination,
-            protocol,
-            port,
-            to,
+    let mut rules: Vec<(i64, Rule)> = items
+        .iter()
+        .filter_map(|item| item.get("rule"))
+        .filter_map(|rule| {
+            let ((of, table), chain) = (mine(rule)?, text(rule, "chain")?);
+            let place = (of, table, chain);
+            let priority = *base.get(&place)?;
+            let (of, table, chain) = place;
+            let handle = rule.get("handle").and_then(Value::as_u64);
+            let rule = understood(rule, Place { handle, ..Place::within(&format!("{of} {table}"), &chain) })?;
+            (rule.does != Does::Untrack || priority < TRACKING).then_some((priority, rule))
         })
-    });
-    (rules.collect(), has_iptables_mode)
+        .collect();
+    rules.sort_by_key(|(priority, _)| *priority);
+    (rules.into_iter().map(|(_, rule)| rule).collect(), drops, has_iptables_mode)
 }
 
-type Understood = (IpNet, Option<Protocol>, Option<u16>, Option<SocketAddr>);
+/// Reads `dnat to ADDRESS` with or without a port.
+fn target(body: &Value) -> Option<Does> {
+    let address = body.get("addr")?.as_str()?.parse().ok()?;
+    let port = body.get("port").map(|port| port.as_u64().and_then(|port| u16::try_from(port).ok()));
+    match port {
+        Some(None) => None,
+        port => Some(Does::Translate(address, port.flatten())),
+    }
+}
 
-fn understood(rule: &Value) -> Option<Understood> {
-    let (mut destination, mut protocol, mut port) = (None, None, None);
-    let known = |name: &str| Protocol::ALL.into_iter().find(|known| known.lower() == name);
+fn understood(rule: &Value, place: Place) -> Option<Rule> {
+    let mut found = Rule {
+        table: place.table,
+        chain: place.chain,
+        handle: place.handle,
+        destination: None,
+        protocol: None,
+        port: None,
+        does: Does::Drop,
+        is_whole: true,
+    };
     for statement in rule.get("expr")?.as_array()? {
         let (word, body) = statement.as_object()?.iter().next()?;
-        match word.as_str() {
+        found.does = match word.as_str() {
             "match" => {
-                if body.get("op").and_then(Value::as_str) != Some("==") {
-                    return None;
-                }
-                let (left, right) = (body.get("left")?, body.get("right")?);
-                if left.get("meta").and_then(|meta| meta.get("key")).and_then(Value::as_str)
-                    == Some("l4proto")
-                {
-                    protocol = Some(known(right.as_str()?)?);
-                    continue;
-                }
-                let payload = left.get("payload")?;
-                match payload.get("field")?.as_str()? {
-                    "daddr" => destination = Some(net_of(right)?),
-                    "dport" => {
-                        protocol = known(payload.get("protocol")?.as_str()?).or(protocol);
-                        port = Some(u16::try_from(right.as_u64()?).ok()?);
-                    }
-                    _ => return None,
-                }
+                found.is_whole &= condition(&mut found, body).is_some();
+                continue;
             }
-            "counter" | "comment" => {}
-            "drop" => return Some((destination?, protocol, port, None)),
-            "dnat" => {
-                let Act::Translate(to) = translation(body)? else { return None };
-                return Some((destination?, protocol, port, Some(to)));
+            "counter" | "comment" | "log" => continue,
+            "drop" | "reject" => Does::Drop,
+            "notrack" => Does::Untrack,
+            "dnat" => match target(body) {
+                Some(does) => does,
+                None => {
+                    found.is_whole = false;
+                    Does::Drop
+                }
+            },
+            "redirect" | "tproxy" | "queue" => {
+                found.is_whole = false;
+                Does::Drop
             }
+            // Marks, and verdicts that end no packet's way.
             _ => return None,
-        }
+        };
+        // Of those with more conditions only what names the address is told.
+        return (found.is_whole || found.destination.is_some()).then_some(found);
     }
     None
+}
+
+/// Reads a condition; `None` when it is not one that is known.
+fn condition(rule: &mut Rule, body: &Value) -> Option<()> {
+    let known = |name: &str| Protocol::ALL.into_iter().find(|known| known.lower() == name);
+    let (left, right) = (body.get("left")?, body.get("right")?);
+    if body.get("op").and_then(Value::as_str) != Some("==") {
+        return None;
+    }
+    if left.get("meta").and_then(|meta| meta.get("key")).and_then(Value::as_str) == Some("l4proto") {
+        rule.protocol = Some(known(right.as_str()?)?);
+        return Some(());
+    }
+    let payload = left.get("payload")?;
+    match payload.get("field")?.as_str()? {
+        "daddr" => rule.destination = Some(net_of(right)?),
+        "dport" => {
+            rule.port = Some(u16::try_from(right.as_u64()?).ok()?);
+            rule.protocol = known(payload.get("protocol")?.as_str()?).or(rule.protocol);
+        }
+        _ => return None,
+    }
+    Some(())
 }
 
 /// Tells it for each address.
 pub(super) fn faults(rules: &[Rule], port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for frontend in &port.frontends {
-        let Some(rule) = rules.iter().find(|rule| rule.takes(frontend.key)) else { continue };
-        let how = if rule.to.is_some() { "translates" } else { "drops" };
+        let Some(rule) = rules.iter().find(|rule| rule.is_whole && rule.takes(frontend.key)) else {
+            continue;
+        };
+        let (how, endpoint) = match rule.does {
+            Does::Drop => ("drops", None),
+            Does::Translate(address, port) => {
+                ("translates", Some(SocketAddr::new(address, port.unwrap_or(frontend.key.port)).to_string()))
+            }
+            Does::Untrack => ("takes the tracking off, without which nothing is translated, from", None),
+        };
+        let object = match rule.does {
+            Does::Drop => "drop",
+            Does::Translate(..) => "translate",
+            Does::Untrack => "notrack",
+        };
         faults.push(Fault {
             difference: Difference::Extra,
             kind: Kind::Foreign,
-            object: how.trim_end_matches('s').to_owned(),
-            place: Place { handle: rule.handle, ..Place::within(&rule.table, &rule.chain) },
-            endpoint: rule.to.map(|to| to.to_string()),
+            object: object.to_owned(),
+            place: rule.place(),
+            endpoint,
             detail: format!("a rule that is not the proxy's {how} packets to {} first", frontend.key),
         });
     }

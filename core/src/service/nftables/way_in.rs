@@ -160,6 +160,7 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
         }
     }
     of_masquerading(dump, &mut faults);
+    of_strangers(dump, &mut faults);
     if dump.has_iptables_mode {
         faults.push(Fault {
             difference: Difference::Extra,
@@ -264,6 +265,78 @@ fn of_hooks(dump: &Dump, faults: &mut Vec<Fault>) {
             base(hook).into_iter().any(|chain| rules(dump, chain).iter().any(|rule| goes_to(rule, to)));
         if !leads {
             faults.push(missing(kind, to, usual, detail));
+        }
+    }
+}
+
+/// What stands in the chains that every table has and is not the proxy's. The chains that lead to translation are
+/// followed for each address, which tells the same there.
+fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
+    let fault = |place: Place, object: &str, detail: &str| Fault {
+        difference: Difference::Extra,
+        place,
+        ..missing(Kind::Foreign, object, "", detail)
+    };
+    for name in &dump.drops_rest {
+        let detail = "the chain's policy drops what no rule decides; the proxy's is to accept";
+        faults.push(fault(Place::within(super::TABLE, name), "policy drop", detail));
+    }
+    for (table, name) in &dump.foreign_drops {
+        let detail = "a chain before the proxy's drops what its rules do not accept; they were not examined";
+        faults.push(Fault { kind: Kind::Unread, ..fault(Place::within(table, name), "policy drop", detail) });
+    }
+    let is_plain = |rule: &Rule| {
+        rule.source.is_none()
+            && rule.not_from.is_empty()
+            && rule.known_client.is_none()
+            && !rule.from_node
+            && !rule.not_new
+            && !rule.is_odd
+            && rule.protocol.is_none()
+            && rule.port.is_none()
+    };
+    let is_bare =
+        |rule: &Rule| is_plain(rule) && rule.destination.is_none() && rule.to_set.is_none() && !rule.to_node;
+    let hooks =
+        dump.hooks.iter().filter(|(_, (hook, _))| hook != "prerouting").map(|(name, _)| name.as_str());
+    let checks = ["service-endpoints-check", "nodeport-endpoints-check", "cluster-ips-check", "reject-chain"];
+    for name in hooks.chain(checks) {
+        for (index, rule) in rules(dump, name).iter().enumerate() {
+            let is_proxys = match (&rule.act, name) {
+                (Act::Verdict(Verdict::Jump(to)), _) if dump.hooks.contains_key(name) => {
+                    is_bare(rule)
+                        && (checks.contains(&to.as_str())
+                            || ["services", "masquerading", "firewall-check"].contains(&to.as_str()))
+                }
+                (Act::Verdict(Verdict::Reject), "reject-chain") => is_bare(rule),
+                (Act::Verdict(Verdict::Reject), "cluster-ips-check") => {
+                    is_plain(rule) && rule.to_set == Some((false, "cluster-ips".to_owned()))
+                }
+                // Addresses of the Services' range that nobody has.
+                (Act::Verdict(Verdict::Drop), "cluster-ips-check") => {
+                    is_plain(rule) && matches!(rule.destination, Some((false, _)))
+                }
+                (Act::Lookup(_), "service-endpoints-check") => is_bare(rule),
+                (Act::Lookup(_), "nodeport-endpoints-check") => is_plain(rule) && rule.to_set.is_none(),
+                _ => false,
+            };
+            if !is_proxys {
+                let detail =
+                    "a rule that no proxy writes there; what it does to packets of Services was not examined";
+                let place = in_chain(name, index + 1, rule);
+                faults.push(Fault { kind: Kind::Unread, ..fault(place, "rule", detail) });
+            }
+        }
+    }
+    for (name, priority) in [("nat-prerouting", -100), ("nat-output", -100), ("nat-postrouting", 100)] {
+        if dump.hooks.get(name).is_some_and(|(_, known)| *known != priority) {
+            let detail = "the chain is asked at another priority than the proxy's";
+            let place = Place::within(super::TABLE, name);
+            faults.push(Fault {
+                difference: Difference::Wrong,
+                kind: Kind::Jump,
+                ..fault(place, name, detail)
+            });
         }
     }
 }
