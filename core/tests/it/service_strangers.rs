@@ -147,7 +147,7 @@ fn of_nft(listing: &Value, ports: &[ExpectedPort]) -> ServiceTrace {
 }
 
 /// The listing with a rule before the first of a chain.
-fn insert(listing: &Value, chain: &str, expression: Value) -> Value {
+fn insert(listing: &Value, chain: &str, expression: &Value) -> Value {
     let mut listing = listing.clone();
     let items = listing["nftables"].as_array_mut().expect("a list");
     let at = items.iter().position(|item| item["rule"]["chain"] == chain).expect("a rule of the chain");
@@ -165,7 +165,7 @@ fn edited(listing: &Value, is: impl Fn(&Value) -> bool, edit: impl Fn(&mut Value
     listing
 }
 
-fn with_foreign(listing: &Value, kind: &str, priority: i64, policy: &str, expression: Value) -> Value {
+fn with_foreign(listing: &Value, kind: &str, priority: i64, policy: &str, expression: &Value) -> Value {
     let mut listing = listing.clone();
     listing["nftables"].as_array_mut().expect("a list").extend([
         json!({"table": {"family": "ip", "name": "x", "handle": 1}}),
@@ -202,22 +202,22 @@ fn strangers_in_the_table_of_nftables_mode() {
         };
         let looks_up = |item: &Value| item["rule"].to_string().contains("@service-ips");
         for (name, rules, symptom) in [
-            ("return in the Service", insert(&good, service, json!([verdict("return")])), REFUSED),
-            ("accept in the Service", insert(&good, service, json!([verdict("accept")])), REFUSED),
-            ("drop in the Service", insert(&good, service, json!([verdict("drop")])), OUT),
-            ("one source's return", insert(&good, service, json!([from, verdict("return")])), NONE),
-            ("drop in services", insert(&good, "services", json!([to, verdict("drop")])), OUT),
-            ("return in services", insert(&good, "services", json!([to, verdict("return")])), REFUSED),
-            ("accept in services", insert(&good, "services", json!([verdict("accept")])), REFUSED),
-            ("accept before", insert(&good, "nat-prerouting", json!([verdict("accept")])), REFUSED),
-            ("drop before", insert(&good, "nat-prerouting", json!([to, verdict("drop")])), OUT),
+            ("return in the Service", insert(&good, service, &json!([verdict("return")])), REFUSED),
+            ("accept in the Service", insert(&good, service, &json!([verdict("accept")])), REFUSED),
+            ("drop in the Service", insert(&good, service, &json!([verdict("drop")])), OUT),
+            ("one source's return", insert(&good, service, &json!([from, verdict("return")])), NONE),
+            ("drop in services", insert(&good, "services", &json!([to, verdict("drop")])), OUT),
+            ("return in services", insert(&good, "services", &json!([to, verdict("return")])), REFUSED),
+            ("accept in services", insert(&good, "services", &json!([verdict("accept")])), REFUSED),
+            ("accept before", insert(&good, "nat-prerouting", &json!([verdict("accept")])), REFUSED),
+            ("drop before", insert(&good, "nat-prerouting", &json!([to, verdict("drop")])), OUT),
             (
                 "drop before all",
-                insert(&good, "filter-prerouting-pre-dnat", json!([to, verdict("drop")])),
+                insert(&good, "filter-prerouting-pre-dnat", &json!([to, verdict("drop")])),
                 OUT,
             ),
-            ("drop on the way", insert(&good, "filter-forward", json!([verdict("drop")])), NONE),
-            ("drop of the ends", insert(&good, "service-endpoints-check", json!([verdict("drop")])), NONE),
+            ("drop on the way", insert(&good, "filter-forward", &json!([verdict("drop")])), NONE),
+            ("drop of the ends", insert(&good, "service-endpoints-check", &json!([verdict("drop")])), NONE),
             ("another source's lookup", edited(&good, looks_up, condition(&from)), REFUSED),
             ("another interface's", edited(&good, rule_of("nat-prerouting"), condition(&eth9)), REFUSED),
             (
@@ -264,7 +264,7 @@ fn strangers_in_the_table_of_nftables_mode() {
             ),
             (
                 "translated before",
-                with_foreign(&good, "nat", -150, "accept", json!([to, {"dnat": {"addr": "1.1.1.1"}}])),
+                with_foreign(&good, "nat", -150, "accept", &json!([to, {"dnat": {"addr": "1.1.1.1"}}])),
                 OUT,
             ),
             (
@@ -274,26 +274,26 @@ fn strangers_in_the_table_of_nftables_mode() {
                     "nat",
                     -150,
                     "accept",
-                    json!([to, {"dnat": {"addr": "1.1.1.1", "port": 8}}]),
+                    &json!([to, {"dnat": {"addr": "1.1.1.1", "port": 8}}]),
                 ),
                 OUT,
             ),
             (
                 "one interface's",
-                with_foreign(&good, "nat", -150, "accept", json!([eth9, to, {"dnat": {"addr": "1.1.1.1"}}])),
+                with_foreign(&good, "nat", -150, "accept", &json!([eth9, to, {"dnat": {"addr": "1.1.1.1"}}])),
                 NONE,
             ),
             (
                 "not tracked",
-                with_foreign(&good, "filter", -300, "accept", json!([to, verdict("notrack")])),
+                with_foreign(&good, "filter", -300, "accept", &json!([to, verdict("notrack")])),
                 REFUSED,
             ),
-            ("all dropped", with_foreign(&good, "filter", -300, "drop", json!([verdict("accept")])), NONE),
+            ("all dropped", with_foreign(&good, "filter", -300, "drop", &json!([verdict("accept")])), NONE),
         ] {
             is_broken(&format!("{layout:?}: {name}"), &of_nft(&rules, &ports), symptom);
         }
         // Where connections are tracked already it is too late to take that off.
-        let late = with_foreign(&good, "filter", -150, "accept", json!([to, verdict("notrack")]));
+        let late = with_foreign(&good, "filter", -150, "accept", &json!([to, verdict("notrack")]));
         assert_eq!(web(&of_nft(&late, &ports)).status, Status::Ok);
     }
 }

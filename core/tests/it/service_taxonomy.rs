@@ -362,7 +362,21 @@ fn what_is_odd_and_no_fault() {
     is_ok(&of_save(&counted), "counters");
     let chain = r#"{"nftables": [{"chain": {"family": "ip", "table": "kube-proxy", "name": "service-AAAAAAAA-t/gone/tcp/", "handle": 999}}, "#;
     is_ok(&of_nft(&replaced(NFT, r#"{"nftables": ["#, chain)), "an empty chain");
-    let harmless =
-        with(SAVE, &["-A PREROUTING", "KUBE-SERVICES"], "-A PREROUTING -i eth9 -d 10.96.0.1/32 -j RETURN");
-    is_ok(&of_save(&harmless), "a rule of others that depends on more than the address");
+    for harmless in [
+        "-A PREROUTING -i eth9 -j RETURN",
+        "-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER\n-A DOCKER -i docker0 -j RETURN\n\
+         -A DOCKER ! -i docker0 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80",
+        "-A PREROUTING -m comment --comment \"cali:6gwbT8clXdHdC1b1\" -j cali-PREROUTING\n\
+         -A cali-PREROUTING -j cali-fip-dnat\n-A cali-fip-dnat -d 192.0.2.77/32 -j DNAT --to-destination 10.244.0.9",
+        "-A PREROUTING -d 10.96.0.0/12 -m conntrack --ctstate ESTABLISHED -j RETURN",
+    ] {
+        let rules = with(SAVE, &["-A PREROUTING", "KUBE-SERVICES"], harmless);
+        is_ok(
+            &of_save(&rules),
+            "a rule of others that names no address of a Service, or takes no first packet",
+        );
+    }
+    let perhaps =
+        with(SAVE, &["-A PREROUTING", "KUBE-SERVICES"], "-A PREROUTING -i eth9 -d 10.96.0.0/12 -j RETURN");
+    is_told(&web(&of_save(&perhaps)), Difference::Wrong, Kind::Unread);
 }

@@ -75,6 +75,19 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
                 endpoint: None,
             });
         }
+        // Conditions that are not understood are told where packets are followed.
+        (Some(wanted), Some(rule))
+            if !rule.takes_new() || rule.probability.is_some() || rule.from_node || rule.recent.is_some() =>
+        {
+            faults.push(Fault {
+                difference: Difference::Wrong,
+                kind: Kind::Frontend,
+                object: wanted.clone(),
+                place: place(table, from, rule),
+                endpoint: None,
+                detail: format!("the rule takes only some of the first packets to {key}, by a condition that the proxy never writes"),
+            });
+        }
         (None, Some(rule)) => faults.push(Fault {
             difference: Difference::Extra,
             kind: Kind::Frontend,

@@ -102,13 +102,14 @@ fn is_untracked(rule: &Rule) -> bool {
 
 enum Takes {
     Yes,
-    /// It names the address and asks for more.
+    /// It names the address, or the node port, and asks for more.
     Perhaps,
     No,
 }
 
 fn takes(rule: &Rule, to: FrontendKey) -> Takes {
     let named = match (&rule.destination, to.address) {
+        (None, None) => rule.destination_port == Some(to.port),
         (None, _) => false,
         (Some(net), Some(address)) if net.value.contains(&address) != net.negated => !net.negated,
         _ => return Takes::No,

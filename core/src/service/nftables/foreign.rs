@@ -142,13 +142,10 @@ fn understood(rule: &Value, place: Place) -> Option<Rule> {
             "counter" | "comment" | "log" => continue,
             "drop" | "reject" => Does::Drop,
             "notrack" => Does::Untrack,
-            "dnat" => match target(body) {
-                Some(does) => does,
-                None => {
-                    found.is_whole = false;
-                    Does::Drop
-                }
-            },
+            "dnat" => target(body).unwrap_or_else(|| {
+                found.is_whole = false;
+                Does::Drop
+            }),
             "redirect" | "tproxy" | "queue" => {
                 found.is_whole = false;
                 Does::Drop

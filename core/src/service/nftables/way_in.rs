@@ -308,7 +308,8 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
                         && (checks.contains(&to.as_str())
                             || ["services", "masquerading", "firewall-check"].contains(&to.as_str()))
                 }
-                (Act::Verdict(Verdict::Reject), "reject-chain") => is_bare(rule),
+                (Act::Verdict(Verdict::Reject), "reject-chain")
+                | (Act::Lookup(_), "service-endpoints-check") => is_bare(rule),
                 (Act::Verdict(Verdict::Reject), "cluster-ips-check") => {
                     is_plain(rule) && rule.to_set == Some((false, "cluster-ips".to_owned()))
                 }
@@ -316,7 +317,6 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
                 (Act::Verdict(Verdict::Drop), "cluster-ips-check") => {
                     is_plain(rule) && matches!(rule.destination, Some((false, _)))
                 }
-                (Act::Lookup(_), "service-endpoints-check") => is_bare(rule),
                 (Act::Lookup(_), "nodeport-endpoints-check") => is_plain(rule) && rule.to_set.is_none(),
                 _ => false,
             };
