@@ -114,6 +114,11 @@ fn strangers_among_the_rules_of_iptables_mode() {
             OUT,
         ),
         ("one source's RETURN", first(&good, &format!("-A {SERVICE} -s 10.9.0.0/16 -j RETURN")), NONE),
+        (
+            "a drop on the way",
+            replaced(&good, "-A KUBE-FORWARD ", "-A KUBE-FORWARD -j DROP\n-A KUBE-FORWARD "),
+            NONE,
+        ),
         ("a redirection", first(&good, &format!("-A {SERVICE} -p tcp -j REDIRECT")), NONE),
     ] {
         is_broken(name, &of_save(&rules, &ports), symptom);
@@ -218,6 +223,7 @@ fn strangers_in_the_table_of_nftables_mode() {
             ),
             ("drop on the way", insert(&good, "filter-forward", &json!([verdict("drop")])), NONE),
             ("drop of the ends", insert(&good, "service-endpoints-check", &json!([verdict("drop")])), NONE),
+            ("a return", insert(&good, "masquerading", &json!([verdict("return")])), NONE),
             ("another source's lookup", edited(&good, looks_up, condition(&from)), REFUSED),
             ("another interface's", edited(&good, rule_of("nat-prerouting"), condition(&eth9)), REFUSED),
             (

@@ -401,6 +401,15 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
             ),
         }));
     }
+    let takes = |rule: &&Rule| matches!(rule.target.as_deref(), Some("DROP" | "REJECT")) && rule.takes_new();
+    faults.extend(dump.rules("filter", "KUBE-FORWARD").iter().filter(takes).map(|rule| Fault {
+        difference: Difference::Extra,
+        kind: Kind::Foreign,
+        object: rule.target.clone().unwrap_or_default(),
+        place: place("filter", "KUBE-FORWARD", rule),
+        endpoint: None,
+        detail: "a rule that no proxy writes there takes first packets on their way to endpoints".to_owned(),
+    }));
     let mut missing = |kind, object: &str, table: &str, chain: &str, detail: &str| {
         faults.push(Fault {
             difference: Difference::Missing,

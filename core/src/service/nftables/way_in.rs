@@ -328,6 +328,12 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
             }
         }
     }
+    // Before 1.36 there is a return of what is not marked.
+    let ends = |rule: &Rule| matches!(rule.act, Act::Verdict(_)) && !rule.is_odd;
+    for (index, rule) in rules(dump, "masquerading").iter().enumerate().filter(|(_, rule)| ends(rule)) {
+        let detail = "a rule that no proxy writes there keeps packets from being masqueraded";
+        faults.push(fault(in_chain("masquerading", index + 1, rule), "rule", detail));
+    }
     for (name, priority) in [("nat-prerouting", -100), ("nat-output", -100), ("nat-postrouting", 100)] {
         if dump.hooks.get(name).is_some_and(|(_, known)| *known != priority) {
             let detail = "the chain is asked at another priority than the proxy's";
