@@ -11,7 +11,7 @@ use netlab_plugin::evidence::Transport;
 
 use super::{Class, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{PolicyVerdict, Segments, View};
+use crate::view::{Ask, PolicyVerdict, Segments, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F07",
@@ -63,8 +63,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let log = view.text(layout::DNS_LOG)?;
+    let asked = names_of_now(view);
     let line = log.lines().position(|line| {
         line.contains(&written)
+            && asked.iter().any(|name| line.to_ascii_lowercase().contains(&format!(" in {name} ")))
             && line.contains(" IN ")
             && line.contains(" udp ")
             && (line.contains("NOERROR") || line.contains("NXDOMAIN"))
@@ -91,6 +93,16 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .fix("let the enforcer track connections (no NOTRACK for pod traffic), or admit UDP from port 53 of the DNS pods")
         .verify(format!("netlab policy eval --from {dns_pod} --to {key} --port 40000/udp"));
     Some(hit)
+}
+
+/// The names that the pod asked for, in lower case with their last dot. A log has lines of other days too: where names that
+/// are made up for each run were asked, only those tell of now.
+fn names_of_now(view: &View<'_>) -> Vec<String> {
+    let rows = view.rows(&Ask::from_pod());
+    let names =
+        rows.iter().map(|(_, probe)| format!("{}.", probe.name.trim_end_matches('.').to_ascii_lowercase()));
+    let (made_up, others): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with("netlab-"));
+    if made_up.is_empty() { others } else { made_up }
 }
 
 /// True when the node is answered by a server, and by every server that policy lets it ask.
