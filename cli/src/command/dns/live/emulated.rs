@@ -47,6 +47,10 @@ impl Elsewhere for Supervisor {
         let mut of_node = BTreeMap::new();
         let full = self.node.as_ref().and_then(|node| limit(node, "conntrack-full"));
         if let Some(Limit { most: Some(most), dropped }) = full {
+            // The rule counts what it drops, too, before the table has it: while it drops, the table stands for a full one.
+            if dropped > 0.0 {
+                of_node.insert("conntrack.count".to_owned(), most);
+            }
             of_node.insert("conntrack.max".to_owned(), most);
             of_node.insert("conntrack.drop".to_owned(), dropped);
         }
