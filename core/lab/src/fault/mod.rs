@@ -107,7 +107,7 @@ impl Fault {
 
 /// Every fault, by layer.
 pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
-    [
+    let mut all: Vec<&'static Fault> = [
         policy::FAULTS,
         service::FAULTS,
         service::PROXY,
@@ -121,6 +121,9 @@ pub fn catalogue() -> impl Iterator<Item = &'static Fault> {
     ]
     .into_iter()
     .flatten()
+    .collect();
+    all.sort_by_key(|fault| fault.layer);
+    all.into_iter()
 }
 
 /// The fault of a name.
@@ -304,4 +307,19 @@ impl Change {
 /// A flow that leads somewhere else than it should.
 fn stuck(at: &Place, node: &Place, port: u16, to: SocketAddr, leads_to: SocketAddr) -> Change {
     Change::Stuck(StuckFlow { at: at.clone(), node: node.clone(), port, to, leads_to })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::catalogue;
+
+    #[test]
+    fn faults_of_one_layer_stand_together_and_no_name_is_two() {
+        let layers: Vec<_> = catalogue().map(|fault| fault.layer).collect();
+        assert!(layers.is_sorted(), "{layers:?}");
+        let names: BTreeSet<&str> = catalogue().map(|fault| fault.name).collect();
+        assert_eq!(names.len(), layers.len());
+    }
 }
