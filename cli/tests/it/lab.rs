@@ -386,6 +386,13 @@ fn a_place_that_is_not_there_is_answered_with_the_nearest() {
     assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains("did you mean `shop/db`?"), "{}", run.stderr);
     assert_eq!(labs.shell("netlab lab exec -n shop db -- sh -c 'exit 7'").code, Some(7));
+    // A pod has none of its caller's settings for names, and all others.
+    let settings = "LOCALDOMAIN=evil.example RES_OPTIONS=ndots:9 HOSTALIASES=/nowhere OTHER=kept";
+    let seen = labs.good(&format!(
+        "{settings} netlab lab exec -n shop db -- \
+         sh -c 'echo \"$LOCALDOMAIN$RES_OPTIONS$HOSTALIASES.$OTHER\"'"
+    ));
+    assert_eq!(seen.trim(), ".kept");
 }
 
 /// The endpoint that the proxy's rules lead to answers for a Service's address; nothing does without them.

@@ -15,6 +15,9 @@ use crate::ends::nearest;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// What glibc's resolver takes from the environment (`resolver(5)`, `hostname(7)`): the caller's, which no pod has.
+const RESOLVER_SETTINGS: [&str; 3] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"];
+
 /// Becomes the command.
 pub(crate) fn run(args: &Exec, globals: &Globals) -> Result<Exit, Failure> {
     let mut client = connect(&args.lab.lab)?;
@@ -33,7 +36,12 @@ pub(crate) fn run(args: &Exec, globals: &Globals) -> Result<Exit, Failure> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::unreadable("no command was given"));
     };
-    let error = entry.exec(Command::new(program).args(arguments));
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for variable in RESOLVER_SETTINGS {
+        command.env_remove(variable);
+    }
+    let error = entry.exec(&mut command);
     Err(failure(&error, &run_dir()))
 }
 
