@@ -87,6 +87,9 @@ fn a_healthy_lab_is_healthy_and_so_is_its_record() {
     // What a program in the pod sees, by this machine's own libc.
     let seen = bed.netlab(&["lab", "exec", "--lab", "dns", "t/app", "--", "getent", "ahostsv4", "api"]);
     assert_eq!(seen.code, Some(0), "{}{}", seen.stdout, seen.stderr);
+    let nowhere = bed.netlab(&["dns", "diagnose", "t/app", "--lab", "dns", "--record", "/proc/nowhere"]);
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (Some(3), ""));
+    assert!(nowhere.stderr.contains("cannot write `/proc/nowhere`"), "{}", nowhere.stderr);
     let full = bed.netlab(&["dns", "diagnose", "t/app", "--lab", "dns", "--record", &record]);
     assert_eq!(full.code, Some(2), "nothing is written over: {}", full.stdout);
 }

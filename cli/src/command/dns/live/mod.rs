@@ -88,6 +88,7 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
     let (pod, names) = subject(args, globals)?;
     if let Some(directory) = &args.record {
         is_free(directory)?;
+        std::fs::create_dir_all(directory).map_err(|error| unwritten(&error, directory))?;
     }
     let place = match &args.lab {
         Some(name) => lab::find(name, &pod)?,
@@ -186,16 +187,17 @@ fn is_free(directory: &Path) -> Result<(), Failure> {
     }
 }
 
+fn unwritten(error: &std::io::Error, path: &Path) -> Failure {
+    Failure::new(Exit::CannotTell, format!("cannot write `{}`", path.display())).because(error)
+}
+
 /// Writes a bundle.
 fn record(directory: &Path, bundle: &Bundle) -> Result<(), Failure> {
-    let failed = |error: &std::io::Error, path: &Path| {
-        Failure::new(Exit::CannotTell, format!("cannot write `{}`", path.display())).because(error)
-    };
     for (name, text) in bundle::files(bundle) {
         let path = directory.join(name);
         let parent = path.parent().unwrap_or(directory);
-        std::fs::create_dir_all(parent).map_err(|error| failed(&error, parent))?;
-        std::fs::write(&path, text).map_err(|error| failed(&error, &path))?;
+        std::fs::create_dir_all(parent).map_err(|error| unwritten(&error, parent))?;
+        std::fs::write(&path, text).map_err(|error| unwritten(&error, &path))?;
     }
     Ok(())
 }
