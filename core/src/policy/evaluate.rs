@@ -10,6 +10,7 @@ use netlab_ebpf::reason::{Reason, Tier};
 use serde::Serialize;
 
 use super::change::Verdict;
+use super::frontends::node_port;
 use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
@@ -18,7 +19,7 @@ use super::query::{End, Pair, Query, Via, owner, pairs, policed_pod};
 use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
 use crate::model::cluster::Cluster;
-use crate::model::service::ServicePort;
+use crate::model::port::Protocol;
 
 /// The verdict of a whole question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -270,11 +271,8 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
 fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
     let tuple = &pair.tuple;
     let End::Node(node) = owner(cluster, tuple.destination) else { return None };
-    let is_it = |port: &&ServicePort| {
-        port.node_port == Some(tuple.destination_port) && port.protocol.number() == tuple.protocol
-    };
-    let (key, _) =
-        cluster.services.iter().find(|(_, service)| service.ports.iter().any(|port| is_it(&port)))?;
+    let protocol = Protocol::ALL.into_iter().find(|one| one.number() == tuple.protocol)?;
+    let key = node_port(cluster, tuple.destination_port, protocol)?;
     Some(format!(
         "port {} of node {node} is a node port of svc/{key}: that node leads on to endpoints, whose policies were not asked",
         tuple.destination_port

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use super::change::{Change, Frontend, FrontendTarget, PeerPrefix};
-use crate::model::cluster::Cluster;
+use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
 use crate::model::service::{AddressType, Service};
 use crate::service::RouteKind;
@@ -164,6 +164,14 @@ pub fn translation(site: Site<'_>, address: IpAddr, port: u16, protocol: Protoco
         }
     }
     (!found.endpoints.is_empty()).then_some(found)
+}
+
+/// The Service that every node's proxy serves at this port of its own.
+pub(super) fn node_port(cluster: &Cluster, port: u16, protocol: Protocol) -> Option<&ObjectKey> {
+    let has_it = |service: &Service| {
+        service.ports.iter().any(|one| one.node_port == Some(port) && one.protocol == protocol)
+    };
+    cluster.services.iter().find(|(_, service)| has_it(service)).map(|(key, _)| key)
 }
 
 /// Where pods of the node come out that ask by this address.
