@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use netlab_core::endpoint_ref::{EndpointRef, EndpointType, ResolvedEnd};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortRef, ResolvedEnd};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::Service;
 use netlab_core::policy::backends::{ServiceError, backends, service};
@@ -113,6 +113,14 @@ fn service_ref(key: &ObjectKey) -> EndpointRef {
         namespace: Some(key.namespace.clone()),
         name: key.name.clone(),
     }
+}
+
+/// The port that `--to` and `--port` mean together.
+pub(crate) fn port<'a>(
+    to: &'a DestinationRef,
+    alone: Option<&'a PortRef>,
+) -> Result<Option<&'a PortRef>, Failure> {
+    to.port(alone).map_err(|error| Failure::unreadable(error.to_string()).hint("leave one of the ports out"))
 }
 
 /// A Service that cannot be asked about.

@@ -72,7 +72,7 @@ impl fmt::Display for Asked {
 impl Question {
     /// The question that the arguments put to this cluster.
     pub(crate) fn new(args: &PacketArgs, globals: &Globals, cluster: &Cluster) -> Result<Self, Failure> {
-        let wanted = port(args)?;
+        let wanted = ends::port(&args.to, args.port.as_ref())?;
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
         if let Some(key) = ends::service_named(&args.to.endpoint, globals, cluster) {
@@ -138,17 +138,6 @@ fn value(port: &PortName) -> serde_json::Value {
     match port {
         PortName::Number(number) => (*number).into(),
         PortName::Name(name) => name.as_str().into(),
-    }
-}
-
-/// The port, which stands behind the destination or by itself.
-fn port(args: &PacketArgs) -> Result<Option<&PortRef>, Failure> {
-    match (&args.to.port, &args.port) {
-        (Some(behind), Some(alone)) if behind != alone => {
-            Err(Failure::unreadable(format!("`--to {}` and `--port {alone}` contradict", args.to))
-                .hint("leave one of the ports out"))
-        }
-        (behind, alone) => Ok(behind.as_ref().or(alone.as_ref())),
     }
 }
 

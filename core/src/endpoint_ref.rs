@@ -185,6 +185,16 @@ pub enum RefError {
         /// What is behind it.
         port: String,
     },
+    /// A port behind the name, and another by itself.
+    #[error("the port is {behind} in `{destination}`, and {alone} by itself")]
+    TwoPorts {
+        /// As written.
+        destination: String,
+        /// The one behind the colon.
+        behind: String,
+        /// The other.
+        alone: String,
+    },
     /// Not a port.
     #[error(
         "`{text}` is no port: write a number from 1 to 65535 or a port's name, as in 5432/tcp, 53/udp or http"
@@ -277,6 +287,23 @@ pub struct DestinationRef {
     pub endpoint: EndpointRef,
     /// `:PORT`.
     pub port: Option<PortRef>,
+}
+
+impl DestinationRef {
+    /// The port that is meant, which stands behind the destination or by itself.
+    ///
+    /// # Errors
+    /// [`RefError::TwoPorts`] when those are two.
+    pub fn port<'p>(&'p self, alone: Option<&'p PortRef>) -> Result<Option<&'p PortRef>, RefError> {
+        match (&self.port, alone) {
+            (Some(behind), Some(alone)) if behind != alone => Err(RefError::TwoPorts {
+                destination: self.to_string(),
+                behind: behind.to_string(),
+                alone: alone.to_string(),
+            }),
+            (behind, alone) => Ok(behind.as_ref().or(alone)),
+        }
+    }
 }
 
 impl FromStr for DestinationRef {

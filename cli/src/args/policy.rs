@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use netlab_core::endpoint_ref::{EndpointRef, PortRef};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, PortRef};
 
 use super::findings::FindingsArgs;
 use super::lab::ProxyArg;
@@ -146,9 +146,9 @@ pub(crate) struct Connections {
     /// Only what this one opens: `[TYPE/][NAMESPACE/]NAME` or an address
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) from: Option<EndpointRef>,
-    /// Only what is opened to this one, in the same form
+    /// Only what is opened to this one, in the same form; its port may stand behind it: `svc/shop/db:5432`
     #[arg(long, value_name = "ENDPOINT")]
-    pub(crate) to: Option<EndpointRef>,
+    pub(crate) to: Option<DestinationRef>,
     /// Only this port: `5432` or `53/udp`; a Service's own port, where `--to` names one
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<PortRef>,

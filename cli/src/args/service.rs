@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use netlab_core::endpoint_ref::EndpointRef;
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef};
 
 /// The questions about Services.
 #[derive(Debug, Subcommand)]
@@ -42,9 +42,9 @@ pub(crate) enum Service {
 
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// The Service and, if wanted, its port by name or number: `[svc/][NAMESPACE/]NAME[:PORT]`
+    /// The Service and, if wanted, its port by name or number: `[svc/][NAMESPACE/]NAME[:PORT[/PROTOCOL]]`
     #[arg(value_name = "SERVICE[:PORT]")]
-    pub(crate) service: String,
+    pub(crate) service: DestinationRef,
     /// The node's rules, as `iptables-save` (or `ip6tables-save`) prints them; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) iptables_save: Option<PathBuf>,

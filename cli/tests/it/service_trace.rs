@@ -77,6 +77,10 @@ fn one_port_can_be_asked_for() {
     };
     assert_eq!(ask("mynet/web:metrics").code, Some(0));
     assert_eq!(ask("mynet/web:80").code, Some(1));
+    assert_eq!(ask("mynet/web:80/tcp").code, Some(1));
+    let run = ask("mynet/web:80/udp");
+    assert_eq!(run.code, Some(2), "{}", run.stdout);
+    assert!(run.stderr.contains("has no port `80/udp`"), "{}", run.stderr);
     let run = ask("mynet/web:https");
     assert_eq!(run.code, Some(2));
     assert!(

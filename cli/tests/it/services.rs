@@ -70,7 +70,35 @@ fn the_port_may_stand_behind_the_service() {
     }
     let (code, _, stderr) = asked("svc/x/s:http", &["--port", "81"]);
     assert_eq!(code, Some(2));
-    assert!(stderr.contains("`--to svc/x/s:http` and `--port 81` contradict"), "{stderr}");
+    assert!(stderr.contains("the port is http in `svc/x/s:http`, and 81 by itself"), "{stderr}");
+}
+
+#[test]
+fn lists_and_claims_take_the_port_behind_the_service_too() {
+    let list = |more: &[&str]| {
+        let question = ["policy", "connections", "-f", "-", "--external", "off"];
+        netlab_reading(BEHIND, &[&question, more].concat())
+    };
+    let (behind, alone) = (list(&["--to", "svc/x/s:http"]), list(&["--to", "svc/x/s", "--port", "http"]));
+    assert_eq!((behind.code, behind.stdout.as_str()), (Some(0), alone.stdout.as_str()), "{}", behind.stderr);
+    assert!(behind.stdout.contains("x/a"), "{}", behind.stdout);
+    assert_ne!(behind.stdout, list(&["--to", "svc/x/s:admin"]).stdout);
+    assert_eq!(list(&["--to", "svc/x/s:http", "--port", "81"]).code, Some(2));
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let tried = |claim: &str| {
+        let claims = directory.path().join("claims.yaml");
+        let text = format!("apiVersion: netlab.dev/v1\nkind: Claims\nclaims:\n- {claim}\n");
+        std::fs::write(&claims, text).expect("written");
+        netlab_reading(BEHIND, &["policy", "test", "-f", "-", claims.to_str().expect("UTF-8")])
+    };
+    let held = tried("{from: x/client, to: '10.0.0.1:8080', expect: allow}");
+    assert_eq!(held.code, Some(0), "{}{}", held.stdout, held.stderr);
+    let wrong = tried("{from: x/client, to: '10.0.0.1:8081', expect: allow}");
+    assert_eq!(wrong.code, Some(1), "{}{}", wrong.stdout, wrong.stderr);
+    let twice = tried("{from: x/client, to: '10.0.0.1:8080', port: 8081, expect: allow}");
+    assert_eq!(twice.code, Some(2), "{}{}", twice.stdout, twice.stderr);
+    assert!(twice.stderr.contains("claims.yaml:4:"), "{}", twice.stderr);
 }
 
 #[test]

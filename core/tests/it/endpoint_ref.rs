@@ -74,6 +74,23 @@ fn a_destination_may_have_its_port_behind_a_colon() {
 }
 
 #[test]
+fn a_destination_has_one_port_however_it_is_written() {
+    let port = |to: &str, alone: Option<&str>| {
+        let to: DestinationRef = to.parse().expect("a destination");
+        let alone: Option<PortRef> = alone.map(|text| text.parse().expect("a port"));
+        to.port(alone.as_ref()).map(|port| port.map(ToString::to_string)).map_err(|error| error.to_string())
+    };
+    assert_eq!(port("shop/db", None), Ok(None));
+    for (to, alone) in [("shop/db:80", None), ("shop/db", Some("80")), ("shop/db:80", Some("80"))] {
+        assert_eq!(port(to, alone), Ok(Some("80".to_owned())), "{to} {alone:?}");
+    }
+    for other in ["81", "80/udp", "http"] {
+        let said = port("shop/db:80", Some(other)).expect_err("two ports");
+        assert_eq!(said, format!("the port is 80 in `shop/db:80`, and {other} by itself"));
+    }
+}
+
+#[test]
 fn names_resolve_to_pods_and_wrong_ones_to_suggestions() {
     let shop = example("shop").cluster;
     let resolve = |text: &str| match text.parse::<EndpointRef>().expect(text).resolve(&shop, "shop") {

@@ -50,18 +50,22 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         HostNetworkArg::Pods => HostNetwork::AsPods,
         HostNetworkArg::Nodes => HostNetwork::AsNodes,
     };
-    let behind =
-        args.to.as_ref().and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
+    let to = args.to.as_ref().map(|to| &to.endpoint);
+    let port = match &args.to {
+        Some(to) => ends::port(to, args.port.as_ref())?,
+        None => args.port.as_ref(),
+    };
+    let behind = to.and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
     let (ports, ports_of) = match behind {
         Some((to, key)) => {
             notes.extend(ends::about_address(to, &key));
-            let ports_of = ports_behind(to, &key, args.port.as_ref(), &input.loaded.cluster, &mut notes)?;
+            let ports_of = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
             // A Service that leads nowhere lists nothing.
             (ports_of.is_empty().then(|| Allowed::from_ranges([])), ports_of)
         }
-        None => (args.port.as_ref().map(ports).transpose()?, BTreeMap::new()),
+        None => (port.map(ports).transpose()?, BTreeMap::new()),
     };
-    let named: Vec<ObjectKey> = [&args.from, &args.to]
+    let named: Vec<ObjectKey> = [args.from.as_ref(), to]
         .into_iter()
         .flatten()
         .filter_map(|end| pod_named(end, globals, &input.loaded.cluster))
@@ -70,7 +74,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let focus = Focus {
         workloads_only: args.external == Switch::Off,
         from: ends("--from", args.from.as_ref(), globals, &input.loaded.cluster)?,
-        to: ends("--to", args.to.as_ref(), globals, &input.loaded.cluster)?,
+        to: ends("--to", to, globals, &input.loaded.cluster)?,
         about: about(globals, &input.loaded.cluster),
         ports,
         ports_of,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlab_core::endpoint_ref::EndpointRef;
+use netlab_core::endpoint_ref::{PortName, PortRef};
 use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
@@ -30,13 +30,8 @@ use crate::output::{service_compare, service_conntrack};
 pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
     let input = load::input(globals, terminal)?;
     let cluster = &input.loaded.cluster;
-    let (name, port) = match args.service.rsplit_once(':') {
-        Some((name, port)) => (name, Some(port)),
-        None => (args.service.as_str(), None),
-    };
-    let reference: EndpointRef =
-        name.parse().map_err(|error| Failure::unreadable(format!("`{name}`: {error}")))?;
-    let key = named::service(&reference, globals, cluster)?;
+    let key = named::service(&args.service.endpoint, globals, cluster)?;
+    let port = args.service.port.as_ref();
     let question = Question { cluster, key: &key, port, node: args.node.as_deref() };
     let evidence = rules::evidence(args)?;
     if evidence.rules.is_empty() && evidence.connections.is_none() && !args.compare {
@@ -104,7 +99,7 @@ struct Answer<'a, T> {
 struct Question<'a> {
     cluster: &'a Cluster,
     key: &'a ObjectKey,
-    port: Option<&'a str>,
+    port: Option<&'a PortRef>,
     node: Option<&'a str>,
 }
 
@@ -229,8 +224,13 @@ impl Question<'_> {
         if let Some(port) = self.port.filter(|_| !ports.is_empty()) {
             let known: Vec<String> = ports.iter().map(|expected| expected.name.to_string()).collect();
             ports.retain(|expected| {
-                expected.name.port == port
-                    || expected.frontends.iter().any(|frontend| frontend.key.port.to_string() == port)
+                port.protocol.is_none_or(|protocol| protocol == expected.name.protocol)
+                    && match &port.port {
+                        PortName::Name(name) => expected.name.port == *name,
+                        PortName::Number(number) => {
+                            expected.frontends.iter().any(|frontend| frontend.key.port == *number)
+                        }
+                    }
             });
             if ports.is_empty() {
                 return Err(Failure::unreadable(format!("{} has no port `{port}`", self.key))

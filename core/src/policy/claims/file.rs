@@ -1,7 +1,7 @@
 //! netlab's own form: `claims:` with `from`, `to`, `port`, `protocol`, `expect`, `by` and `name`.
 
 use super::{Claim, Reader, scalar};
-use crate::endpoint_ref::{EndpointRef, PortRef, ProtocolRef};
+use crate::endpoint_ref::{DestinationRef, EndpointRef, PortRef, ProtocolRef};
 use crate::input::node::{Entry, Node, Value};
 use crate::policy::change::Verdict;
 
@@ -51,12 +51,15 @@ impl Reader<'_> {
     }
 
     fn claim<'t>(&self, node: &Node<'t>) -> Result<Claim, Wrong<'t>> {
-        let end = |field: &str| -> Result<EndpointRef, Wrong<'t>> {
-            let value = required(node, field, "it is `[TYPE/][NAMESPACE/]NAME` or an address")?;
-            parse(value)
-        };
-        let (from, to) = (end("from")?, end("to")?);
+        let end = |field: &str| required(node, field, "it is `[TYPE/][NAMESPACE/]NAME` or an address");
+        let from: EndpointRef = parse(end("from")?)?;
+        let destination: DestinationRef = parse(end("to")?)?;
         let port: Option<PortRef> = node.get("port").map(parse).transpose()?;
+        let port = destination.port(port.as_ref()).map_err(|error| {
+            let at = node.get("port").unwrap_or(node);
+            Wrong::new(at, error.to_string(), "leave one of the ports out")
+        })?;
+        let (to, port) = (destination.endpoint.clone(), port.cloned());
         let protocol: Option<ProtocolRef> = node.get("protocol").map(parse).transpose()?;
         let expect = required(node, "expect", "it is `allow` or `deny`")?;
         let expect = match expect.as_str() {
