@@ -195,6 +195,20 @@ fn kinds_of_proxies_stand_side_by_side() {
     assert_eq!(row(&run, "first packet"), ["6 rules", "4 rules", "0 rules"]);
     assert_eq!(row(&run, "grows with"), ["services, endpoints", "neither", "neither"]);
     assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
+    // Rules that have no column are not passed over in silence.
+    let directory = tempfile::tempdir().expect("a directory");
+    let other = directory.path().join("node.save6");
+    let rules = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]\n\
+                 -A PREROUTING -j KUBE-SERVICES\n\
+                 -A KUBE-SERVICES -d fd00:96::1/128 -p tcp -m tcp --dport 443 -j KUBE-SVC-NPX46M4PTMTKRN6Y\nCOMMIT\n";
+    fs::write(&other, rules).expect("written");
+    let other = other.to_str().expect("UTF-8");
+    let run = ask(&["--iptables-save", other, "--nft", "examples/broken/ok.nft"]);
+    assert_eq!(run.code, Some(3), "{}", run.stdout);
+    assert_eq!(row(&run, "read from"), ["predicted", "ok.nft", "predicted"]);
+    let said = "node.save6: rules of IPv6, in which mynet/web has no port";
+    assert!(run.stdout.contains("not examined: ") && run.stdout.contains(said), "{}", run.stdout);
+
     let run = ask(&["--nft", "examples/broken/node.nft", "-o", "json"]);
     let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!(value["kind"], "ServiceComparison");

@@ -7,7 +7,7 @@ use netlab_core::envelope::Envelope;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
 use netlab_core::model::service::AddressType;
-use netlab_core::service::comparison::{Given, Ports, compare};
+use netlab_core::service::comparison::{Comparison, Given, Ports, compare};
 use netlab_core::service::conntrack::{ServiceConntrack, judge};
 use netlab_core::service::expected::{ExpectedPort, expected, expected_of};
 use netlab_core::service::iptables::ProxyOptions;
@@ -42,8 +42,6 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let mut not_examined = input.not_examined;
     let unknown = cluster.services.get(&key).and_then(|service| unknown_slices(cluster, &key, service));
     not_examined.extend(unknown);
-    let told =
-        |text: String| not_examined.iter().fold(text, |text, what| text + &format!("not examined: {what}\n"));
     let conntrack = match &evidence.connections {
         Some((source, entries)) => Some(judge(source, entries, &question.everywhere()?)),
         None => None,
@@ -56,18 +54,19 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     let mut broken =
         conntrack.iter().flat_map(|conntrack| &conntrack.ports).any(|port| !port.stale.is_empty());
     if args.compare {
-        let comparison = question.compare(&evidence.rules)?;
+        let (comparison, left_out) = question.compare(&evidence.rules)?;
+        not_examined.extend(left_out);
         let mut read = comparison.columns.iter().filter(|column| column.source.is_some());
         broken |= read.any(|column| column.ports.iter().any(|port| port.trace.status == Status::Broken));
         let answer = Answer { rules: &comparison, conntrack: conntrack.as_ref() };
         let envelope = Envelope::new("ServiceComparison", answer, not_examined.clone());
         terminal.answer(&envelope, |terminal| {
             let text = service_compare::render(&comparison, terminal.charset);
-            told(text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
+            told(&not_examined, text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
         })?;
     } else if evidence.rules.is_empty() {
         let envelope = Envelope::new("ServiceConntrack", conntrack.as_ref(), not_examined.clone());
-        terminal.answer(&envelope, |_| told(flows().unwrap_or_default()))?;
+        terminal.answer(&envelope, |_| told(&not_examined, flows().unwrap_or_default()))?;
     } else {
         let (trace, source) = question.trace(&evidence.rules, args.node_netns.is_some())?;
         broken |= trace.ports.iter().any(|port| port.status == Status::Broken);
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         let envelope = Envelope::new("ServiceTrace", answer, not_examined.clone());
         terminal.answer(&envelope, |terminal| {
             let text = render(&trace, &source, terminal.charset);
-            told(text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
+            told(&not_examined, text + &flows().map(|flows| format!("\n{flows}")).unwrap_or_default())
         })?;
     }
     Ok(match (not_examined.is_empty(), broken) {
@@ -83,6 +82,10 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         (true, true) => Exit::No,
         (true, false) => Exit::Yes,
     })
+}
+
+fn told(not_examined: &[String], text: String) -> String {
+    not_examined.iter().fold(text, |text, what| text + &format!("not examined: {what}\n"))
 }
 
 /// What rules say, and connections if there are any.
@@ -166,8 +169,8 @@ impl Question<'_> {
         Ok(ports)
     }
 
-    /// All kinds of proxies side by side.
-    fn compare(&self, given: &[Given]) -> Result<netlab_core::service::comparison::Comparison, Failure> {
+    /// All kinds of proxies side by side, and which rules have no place there.
+    fn compare(&self, given: &[Given]) -> Result<(Comparison, Vec<String>), Failure> {
         let mut read: BTreeSet<AddressType> = given.iter().map(|given| given.rules.family()).collect();
         if read.is_empty() {
             let service = self.cluster.services.get(self.key);
@@ -191,7 +194,19 @@ impl Question<'_> {
             .iter()
             .map(|(family, asked, all, options)| Ports { family: *family, asked, all, options })
             .collect();
-        Ok(compare(given, &ports, &node))
+        let shown = |given: &&Given| by_family.iter().any(|(family, ..)| *family == given.rules.family());
+        let others = given.iter().filter(|given| !shown(given));
+        let family = |given: &Given| match given.rules.family() {
+            AddressType::Ipv4 => "IPv4",
+            AddressType::Ipv6 => "IPv6",
+            AddressType::Fqdn => "names",
+        };
+        let left_out = others
+            .map(|given| {
+                format!("{}: rules of {}, in which {} has no port", given.source, family(given), self.key)
+            })
+            .collect();
+        Ok((compare(given, &ports, &node), left_out))
     }
 
     /// What the node's proxy should have for the Service, or for one port of it, in a family; `same` when it is no
