@@ -1,14 +1,17 @@
 //! A container on this node, seen from outside: its processes, its network namespace, its files, its libc.
 //!
 //! Invariant: a file is looked up within the container's root. A link in it, absolute or not, never leads to a file of the
-//! node's (`openat2(2)`, `RESOLVE_IN_ROOT`). Nothing in the container is run.
+//! node's (`openat2(2)`, `RESOLVE_IN_ROOT`). Everything is of the one process that was named: its directory in `/proc` is held,
+//! so that another process that gets its number is not taken for it, and so is its mount namespace, without which a file that
+//! was mounted over another (`/etc/resolv.conf`) would uncover that when the process ends. Nothing in the container is run.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::sys::stat::Mode;
 
 use crate::{Netns, NodeError};
 
@@ -21,6 +24,10 @@ const LARGEST_PROGRAM: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Container {
     pid: u32,
+    /// `/proc/PID`: of this process for good, whoever gets its number later.
+    process: OwnedFd,
+    /// Held so that what is mounted in the container stays mounted when its last process ends.
+    _mounts: OwnedFd,
     root: OwnedFd,
 }
 
@@ -30,10 +37,18 @@ impl Container {
     /// # Errors
     /// When there is no such process, or it is not ours to look at (`PTRACE_MODE_READ`).
     pub fn of_process(pid: u32) -> Result<Self, NodeError> {
-        let path = PathBuf::from(format!("/proc/{pid}/root"));
-        let open = || -> io::Result<OwnedFd> { Ok(File::open(&path)?.into()) };
-        let root = open().map_err(|source| NodeError::OpenContainer { pid, path, source })?;
-        Ok(Self { pid, root })
+        let path = PathBuf::from(format!("/proc/{pid}"));
+        let failed = |path: PathBuf| {
+            move |errno: nix::Error| NodeError::OpenContainer { pid, path, source: errno.into() }
+        };
+        let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        // A process that is not there is told by what was to be read of it.
+        let process = open(&path, directory, Mode::empty()).map_err(failed(path.join("root")))?;
+        // The mounts first: from then on the root, too, is as the process has it.
+        let mounts = openat(&process, "ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(failed(path.join("ns/mnt")))?;
+        let root = openat(&process, "root", directory, Mode::empty()).map_err(failed(path.join("root")))?;
+        Ok(Self { pid, process, _mounts: mounts, root })
     }
 
     /// The process.
@@ -42,12 +57,29 @@ impl Container {
         self.pid
     }
 
+    /// True when the process has ended since: then its pod may have, too, and what its network does is no fault of it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let Some(stat) = self.of_itself("stat", LARGEST_TEXT) else { return true };
+        // proc_pid_stat(5): the state follows the command, which is in parentheses and may hold any of these.
+        let end = stat.iter().rposition(|byte| *byte == b')');
+        let state = end.and_then(|end| stat.get(end + 2));
+        matches!(state, None | Some(b'Z' | b'X' | b'x'))
+    }
+
     /// Its network namespace.
     ///
     /// # Errors
-    /// As for [`Netns::from_pid`].
+    /// As for [`Netns::from_pid`], and when the process has ended.
     pub fn netns(&self) -> Result<Netns, NodeError> {
-        Netns::from_pid(self.pid)
+        let open = || -> io::Result<Netns> {
+            let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+            Netns::from_fd(openat(&self.process, "ns/net", flags, Mode::empty())?)
+        };
+        open().map_err(|source| NodeError::OpenNamespace {
+            path: format!("/proc/{}/ns/net", self.pid).into(),
+            source,
+        })
     }
 
     /// The text of a file; `None` when the container has none. Bytes that are no UTF-8 become replacement characters.
@@ -66,25 +98,35 @@ impl Container {
     /// follows from what the process has mapped, not from what the image has.
     #[must_use]
     pub fn libc(&self) -> Option<String> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
+        let maps = String::from_utf8_lossy(&self.of_itself("maps", LARGEST_PROGRAM)?).into_owned();
         // The mapped file itself: its path is written as our own root would have it, and may not exist there.
-        let mapped = |start: &str| -> Option<PathBuf> {
+        let mapped = |start: &str| -> Option<String> {
             let mut lines = maps.lines().map(|line| line.split_ascii_whitespace());
             lines.find_map(|mut line| {
                 let (range, path) = (line.next()?, line.nth(4)?);
                 let is_it = path.rsplit('/').next().is_some_and(|name| name.starts_with(start));
-                is_it.then(|| format!("/proc/{}/map_files/{}", self.pid, trimmed(range)).into())
+                is_it.then(|| format!("map_files/{}", trimmed(range)))
             })
         };
-        let version = |path: &Path, find: fn(&[u8]) -> Option<String>| find(&read(path, LARGEST_PROGRAM)?);
+        let version =
+            |path: &str, find: fn(&[u8]) -> Option<String>| find(&self.of_itself(path, LARGEST_PROGRAM)?);
         if let Some(path) = mapped("ld-musl-").or_else(|| mapped("libc.musl-")) {
             return Some(versioned("musl", version(&path, musl_version)));
         }
         if let Some(path) = mapped("libc.so.6").or_else(|| mapped("libc-2.")) {
             return Some(versioned("glibc", version(&path, glibc_version)));
         }
-        let program = read(Path::new(&format!("/proc/{}/exe", self.pid)), LARGEST_PROGRAM)?;
+        let program = self.of_itself("exe", LARGEST_PROGRAM)?;
         contains(&program, b"\xff Go buildinf:").then(|| "go".to_owned())
+    }
+
+    /// A file of the process's directory in `/proc`; nothing once it has ended.
+    fn of_itself(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let file = File::from(openat(&self.process, path, flags, Mode::empty()).ok()?);
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -115,12 +157,6 @@ pub fn processes_of_pod(uid: &str) -> Vec<u32> {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(of_pod).collect();
     pids.sort_unstable();
     pids
-}
-
-fn read(path: &Path, limit: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// Addresses as `map_files` writes them: without leading zeros, which `maps` has.

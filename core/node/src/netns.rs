@@ -11,8 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socket};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{FsType, fstatfs};
 use nix::{getsockopt_impl, libc, sockopt_impl};
 
 use crate::NodeError;
@@ -28,6 +31,9 @@ sockopt_impl!(
 
 /// Where a thread finds its own namespace; `/proc/self` would name the main thread's.
 const OWN: &str = "/proc/thread-self/ns/net";
+
+/// `NSFS_MAGIC` of `include/uapi/linux/magic.h`: the file system of namespaces.
+const NSFS_MAGIC: FsType = FsType(0x6e73_6673);
 
 /// What tells two namespaces apart: the device and inode of their nsfs file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +86,15 @@ impl Netns {
     /// The namespace that a file names: `/proc/PID/ns/net`, `/run/netns/NAME`.
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, NodeError> {
         let path = path.as_ref();
-        let open = || Self::from_fd(File::open(path)?.into());
+        let open = || {
+            // A FIFO would wait for a writer.
+            let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+            let file = nix::fcntl::open(path, flags, Mode::empty())?;
+            if fstatfs(&file)?.filesystem_type() != NSFS_MAGIC {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no namespace"));
+            }
+            Self::from_fd(file)
+        };
         open().map_err(|source| NodeError::OpenNamespace { path: path.to_owned(), source })
     }
 

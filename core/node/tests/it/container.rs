@@ -89,3 +89,43 @@ fn a_process_that_is_gone_is_named() {
     let error = Container::of_process(u32::MAX).expect_err("no such process");
     assert!(error.to_string().contains("/root of process 4294967295"), "{error}");
 }
+
+/// Mounted over the node's own file, as a container runtime does it: what is below shows when the mount goes.
+#[test]
+fn a_process_that_ends_uncovers_nothing_of_the_node() {
+    if !require::netns() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (own, of_node) = (directory.path().join("own"), directory.path().join("file"));
+    std::fs::write(&own, "nameserver 192.0.2.1\n").expect("written");
+    std::fs::write(&of_node, "nameserver 198.51.100.99\n").expect("written");
+    let script = "mount --bind \"$0\" \"$1\" && echo mounted && exec sleep 60";
+    let mut child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .args([&own, &of_node])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = [0; 8];
+    std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut said).expect("it is mounted");
+    let container = Container::of_process(child.id()).expect("it is ours");
+    let netns = container.netns().expect("its namespace").identity();
+    assert!(!container.has_ended());
+    child.kill().expect("it is ours");
+    // Until its parent asks it is still in the table.
+    let end = Instant::now() + Duration::from_secs(10);
+    while !container.has_ended() {
+        assert!(Instant::now() < end, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait().expect("it ended");
+    assert!(container.has_ended());
+    let path = of_node.display().to_string();
+    assert_eq!(container.text(&path).expect("readable").as_deref(), Some("nameserver 192.0.2.1\n"));
+    // What is no more cannot be asked for, and is never that of another process.
+    assert_eq!(container.libc(), None);
+    let error = container.netns().expect_err("it is gone");
+    assert!(error.to_string().contains("/ns/net"), "{error}");
+    assert_ne!(netns.inode, 0);
+}

@@ -59,7 +59,7 @@ pub(super) fn find(
         (None, Some(path)) => Netns::from_path(path),
         (None, None) => return Err(Failure::unreadable("no place was named")),
     };
-    let netns = netns.map_err(|error| not_entered(&error))?;
+    let netns = query::enterable(netns)?;
     if let Some(input) = &loaded
         && let Some(unknown) = is_of_pod(&netns, pod, input)?
     {

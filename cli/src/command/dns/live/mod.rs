@@ -136,6 +136,16 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
     terminal.progress("asking from the pod's network namespace");
     let random = RandomState::new().hash_one(std::process::id());
     let mut gathered = gather(target, &files, &prober, &budget, random, &stop);
+    if let Some(PodFiles::Container(container)) = &files.files.pod_files
+        && container.has_ended()
+    {
+        // Its network may have gone with it: what failed then is no fault of the network.
+        let ended =
+            format!("process {} of {} ended while it was looked at", container.pid(), gathered.bundle.target);
+        return Err(
+            Failure::new(Exit::CannotTell, ended).hint("name a process of the pod that stays, its main one")
+        );
+    }
     let mut not_examined = place.not_examined;
     not_examined.append(&mut gathered.not_examined);
     if gathered.interrupted {
