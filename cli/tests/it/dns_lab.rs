@@ -90,6 +90,11 @@ fn a_healthy_lab_is_healthy_and_so_is_its_record() {
     let nowhere = bed.netlab(&["dns", "diagnose", "t/app", "--lab", "dns", "--record", "/proc/nowhere"]);
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (Some(3), ""));
     assert!(nowhere.stderr.contains("cannot write `/proc/nowhere`"), "{}", nowhere.stderr);
+    for (pod, words) in [("t/appp", "did you mean `t/app`?"), ("x/nobody", "it has: kube-system/")] {
+        let unknown = bed.netlab(&["dns", "diagnose", pod, "api", "--lab", "dns"]);
+        assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(2), ""), "{}", unknown.stderr);
+        assert!(unknown.stderr.contains(words), "{}", unknown.stderr);
+    }
     let full = bed.netlab(&["dns", "diagnose", "t/app", "--lab", "dns", "--record", &record]);
     assert_eq!(full.code, Some(2), "nothing is written over: {}", full.stdout);
 }

@@ -70,3 +70,44 @@ fn what_cannot_be_asked_is_refused_with_the_reason() {
         assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn an_empty_name_is_refused_wherever_a_name_is_asked_about() {
+    for arguments in [
+        ["query", "", "--server", "127.0.0.1"].as_slice(),
+        &["query", " ", "--server", "127.0.0.1"],
+        &["plan", "", "--resolv-conf", "examples/dns/pod.conf"],
+        &["diagnose", "shop/web", "", "--netns", "/nowhere"],
+        &["diagnose", "--bundle", "examples/dns-bundle", ""],
+    ] {
+        let run = netlab(["dns"].iter().chain(arguments));
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains("the name is empty"), "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_network_namespace_is_refused_before_anything_is_asked() {
+    if !is_root() {
+        assert!(!required("root"), "NETLAB_TEST_REQUIRE says that root is there");
+        return;
+    }
+    let mounts = format!("/proc/{}/ns/mnt", std::process::id());
+    for (place, words) in [
+        ("/etc/passwd", "it is no namespace"),
+        ("/proc", "it is no namespace"),
+        // A namespace, and not of a network.
+        (&*mounts, "Invalid argument"),
+        ("/nowhere", "No such file"),
+    ] {
+        for arguments in [
+            vec!["query", "example.com", "--server", "127.0.0.1", "--netns", place],
+            vec!["diagnose", "shop/web", "cache", "--netns", place],
+            vec!["diagnose", "shop/web", "cache", "--netns", place, "--node-netns", place],
+        ] {
+            let run = netlab(["dns"].into_iter().chain(arguments.iter().copied()));
+            assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
+            assert!(run.stderr.contains(words) && run.stdout.is_empty(), "{arguments:?}: {}", run.stderr);
+        }
+    }
+}

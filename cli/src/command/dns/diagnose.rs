@@ -26,6 +26,9 @@ pub(crate) fn run(args: &Diagnose, globals: &Globals, terminal: &Terminal) -> Re
     if let Some(expected) = &args.expect {
         is_known(expected)?;
     }
+    for name in &args.words {
+        super::query::is_name(name)?;
+    }
     let mut judged = match &args.bundle {
         Some(directory) => {
             let bundle = bundle::read(directory).map_err(|error| unreadable(&error))?;

@@ -28,6 +28,7 @@ struct Answer<'a, T> {
 
 /// Answers.
 pub(crate) fn run(args: &Plan, terminal: &Terminal) -> Result<Exit, Failure> {
+    super::query::is_name(&args.name)?;
     let stdin = Path::new("-");
     if args.resolv_conf == stdin && args.server.as_deref() == Some(stdin) {
         return Err(Failure::unreadable("`--resolv-conf -` and `--server -`: standard input is one text")

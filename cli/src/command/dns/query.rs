@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use netlab_core::envelope::Envelope;
 use netlab_dnsdiag::probe::{Observation, Outcome, Probe, Transport};
-use netlab_node::Netns;
+use netlab_node::{Netns, NodeError};
 use serde::Serialize;
 
 use super::not_entered;
@@ -38,6 +38,7 @@ struct Answer<'a> {
 
 /// Asks.
 pub(crate) fn run(args: &Query, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+    is_name(&args.name)?;
     let netns = args.netns.as_deref().map(open).transpose()?;
     let probe = Probe {
         name: args.name.clone(),
@@ -74,11 +75,25 @@ pub(crate) fn run(args: &Query, globals: &Globals, terminal: &Terminal) -> Resul
 
 /// A namespace by the number of a process in it, or by a file.
 pub(super) fn open(place: &str) -> Result<Netns, Failure> {
-    let opened = match place.parse() {
+    enterable(match place.parse() {
         Ok(pid) => Netns::from_pid(pid),
         Err(_) => Netns::from_path(place),
-    };
-    opened.map_err(|error| not_entered(&error))
+    })
+}
+
+/// A namespace that was opened, if it is one of a network and can be entered: known before anything is asked.
+pub(super) fn enterable(opened: Result<Netns, NodeError>) -> Result<Netns, Failure> {
+    let netns = opened.map_err(|error| not_entered(&error))?;
+    netns.run(|| ()).map_err(|error| not_entered(&error))?;
+    Ok(netns)
+}
+
+/// Refuses a name that stands for nothing: an empty one would be the root, and is a slip of a script's.
+pub(super) fn is_name(name: &str) -> Result<(), Failure> {
+    if !name.trim().is_empty() {
+        return Ok(());
+    }
+    Err(Failure::unreadable("the name is empty").hint("`.` is the root of all names, if that is meant"))
 }
 
 /// A message number that an outsider cannot guess, which is what it is for (RFC 5452 section 9.2).

@@ -7,7 +7,7 @@ use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::bundle::layout;
 use netlab_dnsdiag::gather::{PodFiles, objects};
 use netlab_lab::Place as LabPlace;
-use netlab_lab::named::{Client, File};
+use netlab_lab::named::{Client, File, State};
 use netlab_node::Netns;
 use netlab_node::container::Container;
 use serde::de::DeserializeOwned;
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Place;
 use crate::command::lab::{connect, failure, run_dir};
+use crate::ends::nearest;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lab::names::Naming;
@@ -37,6 +38,9 @@ pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
     };
     let manifests: Manifests = ask(&mut client, operation::MANIFESTS)?;
     let place = LabPlace::Pod(pod.clone());
+    if !client.state().namespaces.contains_key(&place) {
+        return Err(no_such_pod(name, pod, client.state()));
+    }
     let node = client.state().nodes.get(&place).cloned();
     let directory = {
         let entry = client.entry(&place).map_err(|error| failure(&error, &run_dir()))?;
@@ -84,6 +88,23 @@ pub(super) fn find(name: &str, pod: &ObjectKey) -> Result<Place, Failure> {
         elsewhere: Some(Box::new(elsewhere)),
         not_examined: Vec::new(),
     })
+}
+
+/// A pod that the lab has not, with those that it has.
+fn no_such_pod(name: &str, pod: &ObjectKey, state: &State) -> Failure {
+    let all: Vec<String> = state
+        .namespaces
+        .keys()
+        .filter_map(|place| match place {
+            LabPlace::Pod(key) => Some(key.to_string()),
+            LabPlace::Node(_) | LabPlace::Fabric => None,
+        })
+        .collect();
+    let failure = Failure::unreadable(format!("lab `{name}` has no pod `{pod}` with a network of its own"));
+    match nearest(&pod.to_string(), all.iter().map(String::as_str)) {
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None => failure.hint(format!("it has: {}", all.join(", "))),
+    }
 }
 
 fn ask<T: DeserializeOwned>(client: &mut Client, operation: &str) -> Result<T, Failure> {
