@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub fn up(spec: &Spec, mut command: Command) -> Result<State, LabError> {
     check_name(&spec.name)?;
     spec.run_dir.prepare()?;
+    // What killed ones left goes first, whatever their names.
+    let _ = spec.run_dir.list();
     if let Ok(state) = spec.run_dir.find(&spec.name) {
         return Err(LabError::AlreadyUp { name: state.name, pid: state.pid });
     }
@@ -221,6 +223,7 @@ pub struct Down {
 /// Ends a lab's supervisor, and with it the lab. Processes that were started in the lab are left alone and
 /// reported.
 pub fn down(run_dir: &RunDir, name: &str) -> Result<Down, LabError> {
+    let _ = run_dir.list();
     let state = run_dir.find(name)?;
     // A supervisor that does not answer gets a signal instead.
     let asked = Client::connect(run_dir, name).and_then(|mut client| client.ask("down", Value::Null));

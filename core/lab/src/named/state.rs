@@ -3,7 +3,7 @@
 //! Invariant: see [`super`]. A file is written whole before its lab is announced, and removed by its supervisor
 //! or, when that was killed, by the next command that comes across it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -20,6 +20,9 @@ use crate::place::Place;
 /// How often, and how far apart, to look again at a file that somebody is writing or removing.
 const ATTEMPTS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// What belongs to a lab besides its state file.
+const ENDINGS: [&str; 3] = [".sock", ".log", ".files"];
 
 /// The directory of state files and sockets, private to one user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +112,7 @@ impl RunDir {
         self.path.join(format!("{name}.log"))
     }
 
-    /// The files of a place of a lab: there are none unless the lab has DNS.
+    /// The files of a place of a lab: its directory is there as long as the lab is, and empty unless the lab has DNS.
     pub fn files(&self, name: &str, place: &Place) -> Files {
         Files::at(&self.directory(name), place)
     }
@@ -180,7 +183,68 @@ impl RunDir {
                 Err(error) => return Err(error),
             }
         }
+        self.sweep();
         Ok(states)
+    }
+
+    /// Takes the name of a lab that is about to be built: nobody else builds one of that name, and nobody takes its files for
+    /// those of a dead one, as long as the claim is held.
+    pub(super) fn claim(&self, name: &str) -> Result<Claim, LabError> {
+        check_name(name)?;
+        for _ in 0..ATTEMPTS {
+            if let Some(claim) = self.try_claim(name)? {
+                return Ok(claim);
+            }
+            if let Ok(other) = self.find(name) {
+                return Err(LabError::AlreadyUp { name: other.name, pid: other.pid });
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let reason = "another `lab up` of that name is under way".to_owned();
+        Err(LabError::Supervisor { name: name.to_owned(), reason })
+    }
+
+    /// The same, at once; `None` when somebody has it.
+    fn try_claim(&self, name: &str) -> Result<Option<Claim>, LabError> {
+        let path = self.directory(name);
+        let fail = |action, source| LabError::State { action, path: path.clone(), source };
+        match DirBuilder::new().mode(0o755).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fail("make", error)),
+            _ => {}
+        }
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(fail("open", error)),
+        };
+        match file.try_lock() {
+            // Somebody may have removed it before we had the lock.
+            Ok(()) => Ok(is_at(&file, &path).then_some(Claim { file, path })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(fail("lock", error)),
+        }
+    }
+
+    /// Removes what labs left that were killed before they had a state file, or while they went. Whoever builds a lab has
+    /// claimed its name before anything of it is there.
+    fn sweep(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return };
+        let left: BTreeSet<String> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let name = entry.file_name().to_str()?.to_owned();
+                ENDINGS.iter().find_map(|ending| name.strip_suffix(ending).map(str::to_owned))
+            })
+            .filter(|name| check_name(name).is_ok() && !self.state(name).exists())
+            .collect();
+        for name in left {
+            let Ok(Some(_claim)) = self.try_claim(&name) else { continue };
+            if !self.state(&name).exists() {
+                for path in [self.socket(&name), self.log(&name)] {
+                    let _ = std::fs::remove_file(path);
+                }
+            }
+        }
     }
 
     /// Writes a state file and keeps it locked for as long as the file stays open.
@@ -230,6 +294,21 @@ impl RunDir {
             for path in [self.socket(name), self.log(name), self.state(name)] {
                 let _ = std::fs::remove_file(path);
             }
+        }
+    }
+}
+
+/// A lab's name, taken: its directory, locked. The directory goes with it.
+#[derive(Debug)]
+pub(super) struct Claim {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }

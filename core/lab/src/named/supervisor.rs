@@ -27,7 +27,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::protocol::{Answer, Lines, Request};
-use super::state::{State, start_time};
+use super::state::{Claim, State, start_time};
 use super::{Spec, check_name};
 use crate::error::LabError;
 use crate::place::Place;
@@ -135,6 +135,7 @@ pub fn supervise(
 struct Raised {
     shared: Arc<Shared>,
     spec: Spec,
+    _claim: Claim,
     lock: File,
     listener: UnixListener,
     signals: SignalFd,
@@ -174,6 +175,8 @@ fn raise(
     if let Ok(state) = spec.run_dir.find(&spec.name) {
         return Err(LabError::AlreadyUp { name: state.name, pid: state.pid });
     }
+    // Before anything of the lab is there.
+    let claim = spec.run_dir.claim(&spec.name)?;
     let mut user_namespace = None;
     if spec.rootless {
         netlab_node::userns::enter().map_err(|source| LabError::Build { place: Place::Fabric, source })?;
@@ -215,7 +218,7 @@ fn raise(
         LabError::State { action: "listen on", path, source }
     })?;
     let shared = Arc::new(Shared { handler, lab, user_namespace, state });
-    Ok(Raised { shared, spec, lock, listener, signals, connections: Mutex::new(Vec::new()) })
+    Ok(Raised { shared, spec, _claim: claim, lock, listener, signals, connections: Mutex::new(Vec::new()) })
 }
 
 fn plan_nodes(spec: &Spec) -> BTreeMap<Place, String> {

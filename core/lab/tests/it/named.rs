@@ -115,7 +115,7 @@ fn a_lab_outlives_its_maker_and_goes_down_without_a_trace() {
 
     assert_eq!(bench.run_dir.find("demo").expect("find"), state);
     assert_eq!(bench.run_dir.list().expect("list"), std::slice::from_ref(&state));
-    assert_eq!(bench.files(), ["demo.json", "demo.log", "demo.sock"]);
+    assert_eq!(bench.files(), ["demo.files", "demo.json", "demo.log", "demo.sock"]);
     assert_eq!(std::fs::metadata(&bench.path).expect("directory").mode() & 0o777, 0o700);
     assert_eq!(state.namespaces.len(), 7);
 
@@ -219,6 +219,53 @@ fn a_killed_supervisor_leaves_only_files_which_the_next_command_removes() {
 }
 
 #[test]
+fn what_killed_labs_left_goes_when_another_goes_up_or_down() {
+    if !require::netns() {
+        return;
+    }
+    let bench = Bench::new("swept");
+    let killed = bench.up("first");
+    kill(pid(&killed), Signal::SIGKILL).expect("kill");
+    eventually("the namespaces are gone", || is_gone(&killed));
+    // One that was killed while it wrote its files, and one that was killed while it went: neither has a state file.
+    let leave = || {
+        std::fs::create_dir_all(bench.path.join("second.files/pod")).expect("a directory");
+        std::fs::write(bench.path.join("second.files/pod/resolv.conf"), "nameserver 192.0.2.1\n")
+            .expect("written");
+        for name in ["third.sock", "third.log"] {
+            std::fs::write(bench.path.join(name), "").expect("written");
+        }
+    };
+    leave();
+    // What no lab has written stays.
+    std::fs::write(bench.path.join("notes.txt"), "mine").expect("written");
+    bench.up("other");
+    let of_other = ["notes.txt", "other.files", "other.json", "other.log", "other.sock"];
+    assert_eq!(bench.files(), of_other);
+    leave();
+    named::down(&bench.run_dir, "other").expect("down");
+    assert_eq!(bench.files(), ["notes.txt"]);
+}
+
+#[test]
+fn a_lab_on_its_way_up_keeps_its_name_and_its_files() {
+    if !require::netns() {
+        return;
+    }
+    let bench = Bench::new("claimed");
+    let mut slow = bench.spec("demo");
+    slow.payload = json!({ "sleep": 1500 });
+    let building = std::thread::spawn(move || named::up(&slow, supervisor()).map(|state| state.name));
+    eventually("it has begun", || bench.files().contains(&"demo.files".to_owned()));
+    // Others come and go meanwhile, and the name is not to be had.
+    assert_eq!(bench.run_dir.list().expect("list"), []);
+    assert!(bench.files().contains(&"demo.files".to_owned()), "{:?}", bench.files());
+    let second = named::up(&bench.spec("demo"), supervisor()).expect_err("it is taken");
+    assert!(second.to_string().contains("another `lab up` of that name is under way"), "{second}");
+    assert_eq!(building.join().expect("no panic").expect("up"), "demo");
+}
+
+#[test]
 fn a_kill_at_any_moment_of_up_leaves_nothing() {
     if !require::netns() {
         return;
@@ -244,7 +291,7 @@ fn a_kill_at_any_moment_of_up_leaves_nothing() {
             !child.is_empty()
         });
         std::thread::sleep(Duration::from_millis(moment * 5));
-        kinds.insert(bench.files().len());
+        kinds.insert(bench.files().contains(&"demo.json".to_owned()));
         kill(Pid::from_raw(child.parse().expect("pid")), Signal::SIGKILL).expect("kill");
         maker.wait().expect("wait");
         eventually("the supervisor is gone", || {
@@ -253,7 +300,7 @@ fn a_kill_at_any_moment_of_up_leaves_nothing() {
         assert_eq!(bench.run_dir.list().expect("list"), []);
         assert_eq!(bench.files(), [""; 0]);
     }
-    assert!(kinds.contains(&0), "no kill came before the lab was announced: {kinds:?}");
+    assert!(kinds.contains(&false), "no kill came before the lab was announced: {kinds:?}");
     bench.up("demo");
 }
 
