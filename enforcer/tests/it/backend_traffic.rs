@@ -23,6 +23,7 @@ use nix::sys::socket::{
 };
 
 use crate::backend_site::{CLASS_DB, CLASS_WEB, DB, NODE, OUTSIDE, Site, WEB, has, open, service, table};
+use crate::bpf_wire::bound;
 
 /// Long enough for a lost packet to be lost, short enough to wait for.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -131,7 +132,7 @@ pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 pub(crate) fn listen(netns: &Netns, address: &str, port: u16) -> TcpListener {
-    netns.run(|| TcpListener::bind(at(address, port))).expect("namespace").expect("listener")
+    bound(netns, || TcpListener::bind(at(address, port)))
 }
 
 pub(crate) fn connect(netns: &Netns, address: &str, port: u16) -> io::Result<TcpStream> {
@@ -139,7 +140,7 @@ pub(crate) fn connect(netns: &Netns, address: &str, port: u16) -> io::Result<Tcp
 }
 
 pub(crate) fn udp(netns: &Netns, address: &str, port: u16) -> UdpSocket {
-    let socket = netns.run(|| UdpSocket::bind(at(address, port))).expect("namespace").expect("socket");
+    let socket = bound(netns, || UdpSocket::bind(at(address, port)));
     socket.set_read_timeout(Some(SILENCE)).expect("timeout");
     socket
 }

@@ -1,7 +1,7 @@
 //! Attached to real interfaces: what is denied is dropped and said, what is allowed arrives, connections that are
 //! older than the program live on, and nobody forges one.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -22,6 +22,18 @@ use super::bpf_world::{POD, Site, device, image, pod6, write};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a packet that must not arrive is waited for.
 pub(crate) const IMPATIENCE: Duration = Duration::from_millis(300);
+
+/// A socket bound in a namespace. A port that was given up is free only when no process that another test is just
+/// starting has the old socket open any more.
+pub(crate) fn bound<S: Send>(place: &Netns, bind: impl Fn() -> io::Result<S> + Sync) -> S {
+    for _ in 0..200 {
+        match place.run(&bind).expect("inside the namespace") {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => thread::sleep(Duration::from_millis(10)),
+            outcome => return outcome.expect("a socket"),
+        }
+    }
+    panic!("the port stays taken");
+}
 
 /// A site whose pods reach each other through the node, and pod 0 under enforcement.
 pub(crate) struct Wire {
@@ -64,7 +76,7 @@ impl Wire {
 
     pub(crate) fn listen(&self, pod: usize, port: u16) -> TcpListener {
         let address = SocketAddr::from((POD[pod], port));
-        self.site.pods[pod].run(|| TcpListener::bind(address)).expect("inside the pod").expect("listener")
+        bound(&self.site.pods[pod], || TcpListener::bind(address))
     }
 
     /// Sends a frame from a pod as it is.
@@ -129,24 +141,24 @@ fn route(site: &Site) {
 }
 
 /// Connects from a namespace to a pod.
-pub(crate) fn connect(from: &Netns, pod: usize, port: u16, patience: Duration) -> std::io::Result<TcpStream> {
+pub(crate) fn connect(from: &Netns, pod: usize, port: u16, patience: Duration) -> io::Result<TcpStream> {
     let address = SocketAddr::from((POD[pod], port));
     from.run(|| TcpStream::connect_timeout(&address, patience)).expect("inside the namespace")
 }
 
 /// Puts a frame on an interface of this thread's namespace.
-pub(crate) fn send_raw(interface: &str, frame: &[u8]) -> std::io::Result<()> {
+pub(crate) fn send_raw(interface: &str, frame: &[u8]) -> io::Result<()> {
     flood(interface, &[frame.to_vec()], 1)
 }
 
 /// Puts frames on an interface of this thread's namespace, one after the other and from the beginning again.
-pub(crate) fn flood(interface: &str, frames: &[Vec<u8>], count: usize) -> std::io::Result<()> {
+pub(crate) fn flood(interface: &str, frames: &[Vec<u8>], count: usize) -> io::Result<()> {
     use std::os::fd::{FromRawFd, OwnedFd};
     let ifindex = nix::net::if_::if_nametoindex(interface)?;
     // SAFETY: no pointers; the result is checked before it is owned.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
-        return Err(std::io::Error::last_os_error());
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: a new descriptor that nobody else knows.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -168,7 +180,7 @@ pub(crate) fn flood(interface: &str, frames: &[Vec<u8>], count: usize) -> std::i
             )
         };
         if usize::try_from(sent) != Ok(frame.len()) {
-            return Err(std::io::Error::last_os_error());
+            return Err(io::Error::last_os_error());
         }
     }
     Ok(())
@@ -215,7 +227,7 @@ fn what_is_denied_is_dropped_counted_and_said_by_the_kernel_too() {
         let entry = ruleset_entry(&wire, direction, port_class, 2);
         let before = wire.datapath.state().counters.get(entry).expect("counter");
         let error = connect(&wire.site.pods[from], to, port, IMPATIENCE).expect_err("denied");
-        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
         let event = wire.event(|event| event.destination_port == port);
         assert_eq!(
             (event.entry, event.verdict, event.direction),

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use netlab_ebpf::reason::Reason;
 
 use super::bpf_frames::{V4, ethernet, extension, udp, v4, v6_packet};
-use super::bpf_wire::{IMPATIENCE, Wire, address_frame};
+use super::bpf_wire::{IMPATIENCE, Wire, address_frame, bound};
 use super::bpf_world::{POD, pod6};
 use super::corners_wire::{counted, told};
 
@@ -35,14 +35,13 @@ fn datagrams_in_pieces_arrive_in_both_families() {
     let Some(wire) = Wire::new("corners_wire") else { return };
     let _attached = wire.attach();
     let before = counted(&wire, Reason::Fragment);
-    for family in ["0.0.0.0:53", "[::]:53"] {
-        let bind = |pod: usize, address: &str| {
-            wire.site.pods[pod].run(|| UdpSocket::bind(address)).expect("inside the pod").expect("socket")
-        };
-        let (server, client) = (bind(0, family), bind(1, &family.replace("53", "0")));
-        let to: SocketAddr = if family.starts_with('[') { (pod6(0), 53).into() } else { (POD[0], 53).into() };
+    let bind = |pod: usize, address: &str| bound(&wire.site.pods[pod], || UdpSocket::bind(address));
+    let server = bind(0, "[::]:53");
+    let addresses: [(&str, SocketAddr); 2] =
+        [("0.0.0.0:0", (POD[0], 53).into()), ("[::]:0", (pod6(0), 53).into())];
+    for (own, to) in addresses {
         // The answer is as long: the DNS answer in pieces that others lost.
-        whole(&client, &server, to);
+        whole(&bind(1, own), &server, to);
     }
     // Of four datagrams of five pieces each.
     assert!(counted(&wire, Reason::Fragment) >= before + 4 * 3, "pieces that followed their first");

@@ -13,7 +13,7 @@ use netlab_enforcer::{Datapath, LoadOptions};
 use netlab_node::Netns;
 
 use super::bpf_require::datapath;
-use super::bpf_wire::{IMPATIENCE, PATIENCE, Wire, connect, exchange};
+use super::bpf_wire::{IMPATIENCE, PATIENCE, Wire, bound, connect, exchange};
 use super::bpf_world::{POD, Site, device, image, pod6, write};
 use super::corners_buffers::whole;
 
@@ -56,7 +56,7 @@ fn told(event: &Event) -> (Reason, bool) {
 }
 
 fn socket(place: &Netns, address: &str) -> UdpSocket {
-    let socket = place.run(|| UdpSocket::bind(address)).expect("inside the namespace").expect("socket");
+    let socket = bound(place, || UdpSocket::bind(address));
     socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
     socket
 }
@@ -189,9 +189,7 @@ fn over_a_bridge_the_node_is_the_node_and_a_pod_is_a_pod() {
     write(&kernel, &image());
     kernel.policy().devices.set(site.interfaces[0], &device(0, 1, -1)).expect("device");
     let _attached = site.node.run(|| kernel.attach("pod0")).expect("inside the node").expect("attached");
-    let listen = |address: SocketAddr| {
-        site.pods[0].run(|| TcpListener::bind(address)).expect("inside the pod").expect("listener")
-    };
+    let listen = |address: SocketAddr| bound(&site.pods[0], || TcpListener::bind(address));
     for own in [IpAddr::from(POD[0]), pod6(0).into()] {
         let [allowed, denied] = [5432, 8000].map(|port| {
             let address = SocketAddr::from((own, port));

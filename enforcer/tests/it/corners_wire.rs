@@ -12,7 +12,7 @@ use netlab_node::netlink::Netlink;
 
 use super::bpf_frames::{ethernet, icmp, tcp, udp, v4, v6_packet};
 use super::bpf_require::datapath;
-use super::bpf_wire::{IMPATIENCE, PATIENCE, Wire, address_frame, connect, exchange};
+use super::bpf_wire::{IMPATIENCE, PATIENCE, Wire, address_frame, bound, connect, exchange};
 use super::bpf_world::{POD, device, pod6};
 
 /// Puts another pod under enforcement too.
@@ -101,9 +101,7 @@ fn a_tag_hides_no_forged_source_and_no_router() {
 #[test]
 fn connections_older_than_the_program_live_on_in_ipv6_and_through_sockets_of_both_families() {
     let Some(mut wire) = Wire::new("corners_wire") else { return };
-    let listen = |address: SocketAddr| {
-        wire.site.pods[0].run(|| TcpListener::bind(address)).expect("inside the pod").expect("listener")
-    };
+    let listen = |address: SocketAddr| bound(&wire.site.pods[0], || TcpListener::bind(address));
     // One socket for both families: to the kernel its IPv4 connections are IPv6 ones with mapped addresses.
     let both = listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 5432)));
     let connect6 = |from: usize, to: usize, port: u16| {
@@ -199,8 +197,7 @@ fn neighbours_are_found_by_an_isolated_pod_and_of_it() {
     let listener = wire.listen(0, 8000);
     let _client = connect(&wire.site.node, 0, 8000, PATIENCE).expect("the node asks by ARP");
     drop(listener);
-    let bind = || TcpListener::bind(SocketAddr::from((pod6(0), 8001)));
-    let listener = wire.site.pods[0].run(bind).expect("inside the pod").expect("listener");
+    let listener = bound(&wire.site.pods[0], || TcpListener::bind(SocketAddr::from((pod6(0), 8001))));
     let open = || TcpStream::connect_timeout(&SocketAddr::from((pod6(0), 8001)), PATIENCE);
     wire.site.node.run(open).expect("inside the node").expect("the node asks by solicitation");
     drop(listener);
