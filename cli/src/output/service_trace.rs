@@ -4,9 +4,9 @@
 //! line here.
 
 use netlab_core::service::fault::{Difference, Fault, Kind, Place};
-use netlab_core::service::follow::Hop;
-use netlab_core::service::nftables;
-use netlab_core::service::trace::{PortTrace, ServiceTrace, Status};
+use netlab_core::service::follow::{Client, Hop};
+use netlab_core::service::trace::{AddressTrace, PortTrace, ServiceTrace, Status};
+use netlab_core::service::{RouteKind, nftables};
 
 use super::layout::{WIDTH, wrap};
 use super::style::{BAD, Charset, GOOD, Mark, QUIET, STRONG, paint};
@@ -18,11 +18,13 @@ pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> St
     let mut text = String::new();
     for port in &ports {
         let (word, style) = if port.status == Status::Ok { ("ok", GOOD) } else { ("BROKEN", BAD) };
-        let head = headline(port);
-        let symptom = if port.status == Status::Ok { String::new() } else { port.symptom.to_string() };
+        let (head, symptom) = blamed(port);
         let gap = if symptom.is_empty() { "" } else { "  " };
         let word = paint(style, &format!("{word:<6}"));
         text += &format!("{word}  {}{gap}{symptom}\n", paint(STRONG, &head));
+        for line in beside(port) {
+            text += &format!("        {line}\n");
+        }
     }
     for shared in &trace.shared {
         text.push('\n');
@@ -43,9 +45,6 @@ pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> St
         for fault in port.faults() {
             text += &broken(fault, source, charset);
         }
-        for address in port.addresses.iter().skip(1).filter(|address| !address.symptom.is_none()) {
-            text += &format!("    {}: {}\n", address.address, address.symptom);
-        }
         if let Some(heals) = port.heals {
             for (index, line) in wrap(heals, WIDTH - 9).into_iter().enumerate() {
                 let label = if index == 0 { "heals" } else { "" };
@@ -57,9 +56,78 @@ pub(crate) fn render(trace: &ServiceTrace, source: &str, charset: Charset) -> St
 }
 
 pub(super) fn headline(port: &PortTrace) -> String {
+    format!("{} {}", name(port), port.address)
+}
+
+fn name(port: &PortTrace) -> String {
     let name =
         if port.port.is_empty() { port.service.clone() } else { format!("{}:{}", port.service, port.port) };
-    format!("{name} {} {}", port.protocol, port.address)
+    format!("{name} {}", port.protocol)
+}
+
+/// The port with the address that fails, and how; a cluster IP that is well is not blamed for another address.
+fn blamed(port: &PortTrace) -> (String, String) {
+    if port.status == Status::Ok {
+        return (headline(port), String::new());
+    }
+    let fails = |address: &&AddressTrace| !address.symptom.is_none();
+    match worst(port).filter(fails) {
+        Some(worst) => (format!("{} {}", name(port), whose(port, worst)), worst.symptom.to_string()),
+        None => (headline(port), port.symptom.to_string()),
+    }
+}
+
+fn worst(port: &PortTrace) -> Option<&AddressTrace> {
+    // Of equals the first.
+    port.addresses.iter().rev().max_by(|a, b| a.symptom.failing().total_cmp(&b.symptom.failing()))
+}
+
+/// An address with its kind, where the text does not say it, and with the client where one fares better than another.
+fn whose(port: &PortTrace, address: &AddressTrace) -> String {
+    let kind = match address.to {
+        RouteKind::LoadBalancer | RouteKind::ExternalIp => format!("{} ", address.to.as_str()),
+        RouteKind::ClusterIp | RouteKind::NodePort | RouteKind::FromThisNode => String::new(),
+    };
+    let differs = twin(port, address).is_some_and(|twin| twin.symptom != address.symptom);
+    let from = match address.from {
+        Client::Node if differs => " from the node itself",
+        Client::Pod if differs => " from pods",
+        _ => "",
+    };
+    format!("{kind}{}{from}", address.address)
+}
+
+/// The same address, asked by the other client inside.
+fn twin<'a>(port: &'a PortTrace, address: &AddressTrace) -> Option<&'a AddressTrace> {
+    port.addresses.iter().find(|other| other.address == address.address && other.from != address.from)
+}
+
+/// What is to be said of the other addresses, a line each: what fails there, what fails as it should; then those that
+/// are well where one is not. The node's own packets are worth a word where they fare otherwise than pods'.
+fn beside(port: &PortTrace) -> Vec<String> {
+    let blamed = worst(port).filter(|worst| !worst.symptom.is_none());
+    let is_told = |address: &AddressTrace| {
+        let same = address.from == Client::Node
+            && twin(port, address).is_some_and(|twin| twin.symptom == address.symptom);
+        same || blamed.is_some_and(|blamed| std::ptr::eq(blamed, address))
+    };
+    let mut lines = Vec::new();
+    let mut well = Vec::new();
+    for address in port.addresses.iter().filter(|address| !is_told(address)) {
+        let whose = whose(port, address);
+        if !address.symptom.is_none() {
+            lines.push(format!("{whose}: {}", address.symptom));
+        } else if let Some(why) = &address.by_design {
+            lines.extend(wrap(&format!("{whose}: {why}"), WIDTH - 8));
+        } else {
+            well.push(whose);
+        }
+    }
+    if blamed.is_some() && !well.is_empty() {
+        let is = if well.len() == 1 { "is" } else { "are" };
+        lines.extend(wrap(&format!("{} {is} well", well.join(", ")), WIDTH - 8));
+    }
+    lines
 }
 
 fn at(place: &Place, source: &str) -> String {

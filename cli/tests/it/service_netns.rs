@@ -185,3 +185,34 @@ fn a_namespace_that_cannot_be_entered_is_said() {
         assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// What a firewall on the node does to packets on their way is told, whichever command wrote it.
+#[test]
+fn a_firewall_on_the_node_is_followed() {
+    let world = cluster(&example("examples/broken/mynet.yaml"));
+    for mode in MODES {
+        let Some(netns) = stand("a_firewall_on_the_node_is_followed") else { return };
+        program(&netns, &world, mode);
+        let place = if mode == ProxyMode::Iptables {
+            run_in(&netns, "iptables", &["-P", "FORWARD", "DROP"]);
+            "filter FORWARD policy DROP"
+        } else {
+            let rules = "add table inet fw; add chain inet fw way { type filter hook forward priority 0; policy drop; }; \
+                         add rule inet fw way ct state vmap { established : accept, invalid : drop }; \
+                         add rule inet fw way tcp dport { 9100 } accept";
+            run_in(&netns, "nft", &[rules]);
+            "inet fw way policy drop"
+        };
+        let run = ask(&netns, &[]);
+        assert_eq!(run.code, Some(1), "{mode:?}: {}{}", run.stdout, run.stderr);
+        let first = run.stdout.lines().next().unwrap_or_default();
+        assert_eq!(
+            first, "BROKEN  mynet/web:http TCP 10.96.0.50:80 from pods  every new connection times out",
+            "{mode:?}: {}",
+            run.stdout
+        );
+        assert!(run.stdout.contains(place), "{mode:?}: {}", run.stdout);
+        let metrics = run.stdout.contains("ok      mynet/web:metrics TCP 10.96.0.50:9100");
+        assert_eq!(metrics, mode != ProxyMode::Iptables, "one port is let through: {}", run.stdout);
+    }
+}

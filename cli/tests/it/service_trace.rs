@@ -260,3 +260,100 @@ fn rules_without_a_proxy_are_no_fault_of_the_service() {
         assert!(format!("{}{}", run.stdout, run.stderr).contains(said), "{dump}: {run:?}");
     }
 }
+
+/// A Service with a node port and a policy, on a node with an endpoint or without.
+fn outside(policy: &str, node: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata: {{name: worker}}\n---\napiVersion: v1\nkind: Service\nmetadata: {{name: web, namespace: t}}\n\
+         spec: {{type: NodePort, clusterIP: 10.96.0.1, {policy}, ports: [{{port: 80, nodePort: 30080}}]}}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: web-1, namespace: t, labels: {{kubernetes.io/service-name: web}}}}\n\
+         addressType: IPv4\nports: [{{name: '', port: 8080, protocol: TCP}}]\nendpoints: [{{addresses: [10.244.1.1], nodeName: {node}}}]\n"
+    )
+}
+
+fn of_world(world: &str, rules: &str, more: &[&str]) -> crate::run::Run {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (yaml, save) = (directory.path().join("w.yaml"), directory.path().join("node.save"));
+    fs::write(&yaml, world).expect("written");
+    fs::write(&save, rules).expect("written");
+    let texts = [yaml, save].map(|path| path.display().to_string());
+    let question =
+        ["service", "trace", "-f", &texts[0], "t/web", "--iptables-save", &texts[1], "--node", "worker"];
+    netlab(question.iter().chain(more))
+}
+
+fn rules(world: &str) -> String {
+    use netlab_core::input::{Budget, Document, load};
+    use netlab_core::model::service::AddressType;
+    use netlab_core::service::{expected::expected, iptables};
+    let cluster = load([Document { name: "w.yaml".into(), text: world.into() }], &Budget::default()).cluster;
+    let ports = expected(&cluster, "worker", AddressType::Ipv4);
+    iptables::emit(&ports, &iptables::ProxyOptions::default())
+}
+
+#[test]
+fn the_address_that_fails_is_blamed_and_the_others_are_said_to_be_well() {
+    let world = outside("externalTrafficPolicy: Cluster", "worker");
+    let good = rules(&world);
+    let line = good.lines().find(|line| line.contains("--dport 30080")).expect("a rule of the node port");
+    let broken = good.replace(&format!("{line}\n"), "");
+    let run = of_world(&world, &broken, &[]);
+    let mut lines = run.stdout.lines();
+    assert_eq!(
+        lines.next(),
+        Some("BROKEN  t/web TCP node port 30080  every new connection times out"),
+        "{}",
+        run.stdout
+    );
+    assert_eq!(lines.next(), Some("        10.96.0.1:80 is well"), "{}", run.stdout);
+    let run = of_world(&world, &broken, &["-o", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(value["ports"][0]["failing"], "node port 30080");
+    let policy = good
+        .replace(":FORWARD ACCEPT", ":FORWARD DROP")
+        .replace("*filter\n", "*filter\n:FORWARD DROP [0:0]\n");
+    let run = of_world(&world, &policy, &[]);
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
+    assert!(
+        run.stdout.starts_with("BROKEN  t/web TCP 10.96.0.1:80 from pods  every new connection times out\n"),
+        "{}",
+        run.stdout
+    );
+    assert!(run.stdout.contains("        10.96.0.1:80 from the node itself"), "{}", run.stdout);
+    assert!(run.stdout.contains("filter FORWARD policy DROP"), "{}", run.stdout);
+    let unknown = good.replace("*filter\n", "*filter\n-A FORWARD -i docker0 -j DROP\n");
+    let run = of_world(&world, &unknown, &[]);
+    assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.contains("not examined: whether packets from pods to 10.244.1.1:8080 pass"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn what_is_dropped_by_design_is_said() {
+    let world = outside("externalTrafficPolicy: Local", "other");
+    let run = of_world(&world, &rules(&world), &[]);
+    assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
+    let said: String = run.stdout.lines().skip(1).take(2).map(str::trim).collect::<Vec<_>>().join(" ");
+    assert!(run.stdout.starts_with("ok      t/web TCP 10.96.0.1:80\n"), "{}", run.stdout);
+    assert_eq!(
+        said,
+        "node port 30080: dropped by design: externalTrafficPolicy Local, and no endpoint on worker answers; others do elsewhere"
+    );
+    let run = of_world(&world, &rules(&world), &["-o", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let addresses = value["ports"][0]["addresses"].as_array().expect("a list");
+    let port = addresses.iter().find(|address| address["to"] == "nodePort").expect("it is there");
+    assert_eq!(port["sees"], serde_json::json!({"timeoutShare": 1.0, "refusedShare": 0.0}));
+    assert_eq!(port["symptom"], serde_json::json!({"timeoutShare": 0.0, "refusedShare": 0.0}));
+    assert!(port["byDesign"].as_str().is_some_and(|why| why.starts_with("dropped by design")), "{port}");
+    let inside = outside("internalTrafficPolicy: Local", "other");
+    let run = of_world(&inside, &rules(&inside), &[]);
+    assert!(
+        run.stdout.contains("10.96.0.1:80: dropped by design: internalTrafficPolicy Local"),
+        "{}",
+        run.stdout
+    );
+}

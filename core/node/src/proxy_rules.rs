@@ -15,8 +15,9 @@ use crate::{Netns, NodeError};
 pub struct ProxyRules {
     /// Texts of `iptables-save` and its like, both families and both variants.
     pub iptables: Vec<Listing>,
-    /// Texts of `nft -j list table`, both families.
-    pub nftables: Vec<Listing>,
+    /// Texts of `nft -j list ruleset`, by the family in which it has the proxy's table: `ip`, `ip6`. What tables of others
+    /// do to packets is in it, too.
+    pub nftables: Vec<(&'static str, Listing)>,
     /// Commands that are not there, so that what they would have printed is not known.
     pub not_found: Vec<&'static str>,
 }
@@ -45,11 +46,14 @@ pub fn read(netns: &Netns) -> Result<ProxyRules, NodeError> {
         Some(Err(_)) | None => None,
     };
     if let Some(tables) = tables {
-        for family in ["ip", "ip6"] {
+        let has = |family: &&str| {
             let line = format!("table {family} {TABLE}");
-            if tables.text.lines().any(|table| table.trim() == line) {
-                rules.nftables.push(run(netns, "nft", &["-j", "-a", "list", "table", family, TABLE])?);
-            }
+            tables.text.lines().any(|table| table.trim() == line)
+        };
+        let families: Vec<&str> = ["ip", "ip6"].into_iter().filter(has).collect();
+        if !families.is_empty() {
+            let listing = run(netns, "nft", &["-j", "-a", "list", "ruleset"])?;
+            rules.nftables.extend(families.into_iter().map(|family| (family, listing.clone())));
         }
     } else {
         rules.not_found.push("nft");

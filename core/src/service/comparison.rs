@@ -32,6 +32,9 @@ pub struct Comparison {
     pub assumed: Vec<String>,
     /// By kind of proxy and family.
     pub columns: Vec<Column>,
+    /// What the rules that were read do not tell, in words.
+    #[serde(skip)]
+    pub not_examined: Vec<String>,
 }
 
 /// One kind of proxy in one family.
@@ -100,13 +103,18 @@ pub struct Ports<'a> {
 #[must_use]
 pub fn compare(given: &[Given], families: &[Ports<'_>], node: &str) -> Comparison {
     let mut columns = Vec::new();
+    let mut not_examined = Vec::new();
     for mode in ["iptables", "nftables", "cilium"] {
         for ports in families {
             let of = |one: &&Given| one.rules.mode() == mode && one.rules.family() == ports.family;
             let column = match given.iter().find(of) {
-                Some(given) => column(&given.rules, Some(&given.source), ports, node),
+                Some(given) => {
+                    let (column, unknown) = column(&given.rules, Some(&given.source), ports, node);
+                    not_examined.extend(unknown);
+                    column
+                }
                 None => match predict(mode, ports) {
-                    Some(rules) => column(&rules, None, ports, node),
+                    Some(rules) => column(&rules, None, ports, node).0,
                     None => continue,
                 },
             };
@@ -120,7 +128,7 @@ pub fn compare(given: &[Given], families: &[Ports<'_>], node: &str) -> Compariso
     if columns.iter().any(|column| column.source.is_none()) {
         assumed.push("a predicted column is what the model says, and no node was read for it".to_owned());
     }
-    Comparison { node: node.to_owned(), assumed, columns }
+    Comparison { node: node.to_owned(), assumed, columns, not_examined }
 }
 
 /// The rules of a node that has what the model says; `None` if they cannot be read back, which would be a defect.
@@ -143,22 +151,24 @@ fn predict(mode: &str, ports: &Ports<'_>) -> Option<Rules> {
     }
 }
 
-fn column(rules: &Rules, source: Option<&String>, ports: &Ports<'_>, node: &str) -> Column {
+fn column(rules: &Rules, source: Option<&String>, ports: &Ports<'_>, node: &str) -> (Column, Vec<String>) {
     let traced = trace(rules, ports.asked, node);
     let compared = ports.asked.iter().zip(traced.ports);
-    Column {
+    let column = Column {
         proxy_mode: traced.proxy_mode,
         family: ports.family.as_str(),
         source: source.cloned(),
         layout: traced.layout,
         ports: compared.map(|(port, trace)| ComparedPort { trace, cost: cost(rules, port) }).collect(),
         shared: traced.shared,
-    }
+    };
+    (column, traced.not_examined)
 }
 
 fn cost(rules: &Rules, port: &ExpectedPort) -> Cost {
     let frontend = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp);
-    let followed = frontend.map(|frontend| rules.follow(frontend)).unwrap_or_default();
+    let followed = frontend.and_then(|frontend| rules.follow(frontend, &port.on_host).into_iter().next());
+    let followed = followed.map(|(_, followed)| followed).unwrap_or_default();
     let round = |count: f64| (count * 100.0).round() / 100.0;
     let cost = Cost {
         rules: round(followed.rules),

@@ -27,6 +27,8 @@ pub struct ExpectedPort {
     pub local: Vec<SocketAddr>,
     /// Endpoints of the node among all that the rules hold: those that may ask the Service themselves (hairpin).
     pub on_node: Vec<SocketAddr>,
+    /// Those of them that listen at an address of the node itself, as pods with its network do.
+    pub on_host: Vec<SocketAddr>,
     /// Endpoints that answer wherever they are, ready or not: connections to others lead nowhere.
     pub answering: Vec<SocketAddr>,
     /// Addresses by which it is asked.
@@ -104,13 +106,13 @@ impl ExpectedPort {
 /// What a node's proxy should have in one family, by service port.
 #[must_use]
 pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<ExpectedPort> {
-    let topology = topology(cluster, node);
+    let (topology, own) = (topology(cluster, node), addresses(cluster, node));
     let slices = ByService::new(cluster);
     let proxied = cluster.services.iter().filter(|(_, service)| not_proxied(service).is_none());
     let mut ports: Vec<ExpectedPort> = proxied
         .flat_map(|(key, service)| {
             let slices = || slices.of(key, service, ENDPOINTS_PER_SLICE);
-            of_service(slices, key, service, &topology, family)
+            of_service(slices, key, service, (&topology, own), family)
         })
         .collect();
     ports.sort_by(|a, b| a.name.cmp(&b.name));
@@ -121,19 +123,24 @@ pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<Expec
 #[must_use]
 pub fn expected_of(cluster: &Cluster, key: &ObjectKey, node: &str, family: AddressType) -> Vec<ExpectedPort> {
     let proxied = cluster.services.get(key).filter(|service| not_proxied(service).is_none());
-    let topology = topology(cluster, node);
+    let (topology, own) = (topology(cluster, node), addresses(cluster, node));
     let of = |service| {
         let slices = || slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
-        of_service(slices, key, service, &topology, family)
+        of_service(slices, key, service, (&topology, own), family)
     };
     proxied.map(of).unwrap_or_default()
+}
+
+/// The node's own addresses.
+fn addresses<'a>(cluster: &'a Cluster, node: &str) -> &'a [IpAddr] {
+    cluster.nodes.get(node).map_or(&[], |node| &node.addresses)
 }
 
 fn of_service<'a>(
     slices: impl FnOnce() -> Slices<'a>,
     key: &ObjectKey,
     service: &Service,
-    node: &NodeTopology,
+    (node, own): (&NodeTopology, &[IpAddr]),
     family: AddressType,
 ) -> Vec<ExpectedPort> {
     let Some(cluster_ip) = service.cluster_ips.iter().find(|ip| AddressType::of(**ip) == family) else {
@@ -150,6 +157,7 @@ fn of_service<'a>(
         ExpectedPort {
             name: ServicePortName::new(key, port),
             family,
+            on_host: selection.reachable.iter().filter(|to| own.contains(&to.ip())).copied().collect(),
             on_node: selection.reachable.iter().filter(here).copied().collect(),
             answering: backends
                 .iter()

@@ -14,12 +14,15 @@ use super::fault::Place;
 pub(super) const DEEPEST: usize = 8;
 
 /// Who sends the packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Client {
     /// A pod, on this node or another.
     Pod,
     /// Somebody outside the cluster, within the ranges that the Service admits.
     Outside,
+    /// The node itself.
+    Node,
 }
 
 /// Where first packets to an address go.
@@ -33,6 +36,8 @@ pub struct Followed {
     pub unread: Vec<Place>,
     /// Rules that decide and that no proxy writes where they are, with what they do.
     pub strange: Vec<(Place, String)>,
+    /// What may become of packets by rules with conditions that no dump tells, in words; they are taken to pass.
+    pub unsure: Vec<String>,
     /// How many rules a packet is compared with until it is decided, on average.
     pub rules: f64,
     /// How many maps it is looked up in, on average.

@@ -16,6 +16,7 @@ pub mod follow;
 pub mod iptables;
 pub mod names;
 pub mod nftables;
+mod passage;
 mod port_name;
 pub mod select;
 pub mod slices;

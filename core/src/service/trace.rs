@@ -3,6 +3,8 @@
 //! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
 //! Services share was found; the symptom is that of the worst of its addresses.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 use super::expected::{Action, ExpectedFrontend, ExpectedPort};
@@ -25,6 +27,9 @@ pub struct ServiceTrace {
     pub ports: Vec<PortTrace>,
     /// Faults in what all Services share.
     pub shared: Vec<SharedFault>,
+    /// What the rules do not tell, in words.
+    #[serde(skip)]
+    pub not_examined: Vec<String>,
 }
 
 /// A fault in what all Services of a family share.
@@ -81,6 +86,7 @@ impl ServiceTrace {
             (&a.service, &a.port, a.protocol, a.family).cmp(&(&b.service, &b.port, b.protocol, b.family))
         });
         self.shared.extend(other.shared);
+        self.not_examined.extend(other.not_examined);
     }
 }
 
@@ -110,6 +116,8 @@ pub struct PortTrace {
     pub wrong: Vec<Fault>,
     /// What clients of the worst address see.
     pub symptom: Symptom,
+    /// That address; null when no connection fails that should not.
+    pub failing: Option<String>,
     /// Each address with what its clients see.
     pub addresses: Vec<AddressTrace>,
     /// When the proxy mends it by itself; null when nothing is broken.
@@ -132,10 +140,17 @@ pub enum Status {
 pub struct AddressTrace {
     /// Which kind.
     pub to: RouteKind,
+    /// Whose packets: of pods, of the node itself, of who is outside.
+    pub from: Client,
     /// The address.
     pub address: String,
     /// What they see, beyond what they should: a Service without endpoints is refused, and that is right.
     pub symptom: Symptom,
+    /// What they see.
+    pub sees: Symptom,
+    /// Why connections fail as they should, in words: nothing answers, or a policy keeps to the node, which has nothing;
+    /// null when they should not fail.
+    pub by_design: Option<String>,
     /// How the first packets are spread, by endpoint.
     pub shares: Vec<(String, f64)>,
 }
@@ -188,12 +203,37 @@ impl Rules {
         }
     }
 
-    pub(super) fn follow(&self, frontend: &ExpectedFrontend) -> Followed {
-        let client = if frontend.kind == RouteKind::ClusterIp { Client::Pod } else { Client::Outside };
-        match self {
-            Self::Iptables(dump) => iptables::follow(dump, frontend.key, client),
-            Self::Nftables(dump) => nftables::follow(dump, frontend.key, client),
-            Self::Cilium(dump) => cilium::follow(dump, frontend.key, client),
+    /// The walk of packets to one address: of who asks for it usually, and to a cluster IP of the node itself, too.
+    pub(super) fn follow(
+        &self,
+        frontend: &ExpectedFrontend,
+        on_host: &[SocketAddr],
+    ) -> Vec<(Client, Followed)> {
+        let key = frontend.key;
+        match (self, frontend.kind) {
+            (Self::Iptables(dump), RouteKind::ClusterIp) => {
+                let (pods, node) = iptables::follow_inside(dump, key, on_host);
+                vec![(Client::Pod, pods), (Client::Node, node)]
+            }
+            (Self::Iptables(dump), _) => {
+                vec![(Client::Outside, iptables::follow(dump, key, Client::Outside, on_host))]
+            }
+            (Self::Nftables(dump), kind) => {
+                let clients: &[Client] = match kind {
+                    RouteKind::ClusterIp => &[Client::Pod, Client::Node],
+                    _ => &[Client::Outside],
+                };
+                let of = |client: &Client| (*client, nftables::follow(dump, key, *client, on_host));
+                clients.iter().map(of).collect()
+            }
+            (Self::Cilium(dump), RouteKind::ClusterIp) => {
+                // The node's own sockets ask the same maps.
+                let followed = cilium::follow(dump, key, Client::Pod);
+                vec![(Client::Pod, followed.clone()), (Client::Node, followed)]
+            }
+            (Self::Cilium(dump), _) => {
+                vec![(Client::Outside, cilium::follow(dump, key, Client::Outside))]
+            }
         }
     }
 
@@ -233,36 +273,55 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
         Rules::Cilium(_) => Vec::new(),
     };
     let family = rules.family();
+    let mut not_examined = match rules {
+        Rules::Nftables(dump) => {
+            let of = |table: &String| format!("table {table}: its packets are those of devices and bridges");
+            dump.others.elsewhere.iter().map(of).collect()
+        }
+        Rules::Iptables(_) | Rules::Cilium(_) => Vec::new(),
+    };
+    let ports =
+        ports.iter().map(|port| trace_port(rules, port, (node, &shared), &mut not_examined)).collect();
+    not_examined.sort_unstable();
+    not_examined.dedup();
     ServiceTrace {
         proxy_mode: rules.mode(),
         layout: rules.layout(),
         node: node.to_owned(),
-        ports: ports.iter().map(|port| trace_port(rules, port, &shared)).collect(),
+        ports,
+        not_examined,
         shared: shared.into_iter().map(|fault| SharedFault { family: family.as_str(), fault }).collect(),
     }
 }
 
-fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace {
+fn trace_port(
+    rules: &Rules,
+    port: &ExpectedPort,
+    (node, shared): (&str, &[Fault]),
+    not_examined: &mut Vec<String>,
+) -> PortTrace {
     let mut addresses = Vec::new();
     let mut hops = Vec::new();
     let mut unread = Vec::new();
     let mut strange = Vec::new();
-    for frontend in &port.frontends {
-        let followed = rules.follow(frontend);
+    let ways = |frontend| rules.follow(frontend, &port.on_host).into_iter().map(move |way| (frontend, way));
+    for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
         let answering = port.endpoints(frontend.action);
-        let mut symptom = followed.shares.symptom(answering);
-        if answering.is_empty() {
-            symptom = expected_end(frontend.action, symptom, rules);
-        }
+        let sees = followed.shares.symptom(answering);
+        let symptom = if answering.is_empty() { expected_end(frontend.action, sees, rules) } else { sees };
         unread.extend(followed.unread);
         strange.extend(followed.strange);
+        not_examined.extend(followed.unsure);
         addresses.push(AddressTrace {
             to: frontend.kind,
+            from,
             address: frontend.key.to_string(),
             symptom,
+            sees,
+            by_design: by_design(frontend, node),
             shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
-        if frontend.kind == RouteKind::ClusterIp {
+        if from == Client::Pod {
             hops = followed.hops;
         }
     }
@@ -270,12 +329,17 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     unread.dedup();
     strange.sort_unstable();
     strange.dedup();
+    // What all Services share was told already.
+    strange.retain(|(place, _)| !shared.iter().any(|fault| fault.place == *place));
     let mut faults = rules.faults(port);
     faults.extend(strange.into_iter().map(|(place, object)| Fault {
         difference: Difference::Extra,
         kind: Kind::Foreign,
-        detail: format!("a rule that no proxy writes there decides about packets to it: {object}"),
-        object,
+        detail: match object.split_once(": ") {
+            Some((_, what)) => format!("it is not the proxy's, and {what}"),
+            None => format!("a rule that no proxy writes there decides about packets to it: {object}"),
+        },
+        object: object.split_once(": ").map_or(object.as_str(), |(word, _)| word).to_owned(),
         place,
         endpoint: None,
     }));
@@ -305,10 +369,10 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
     let of = |difference: Difference| -> Vec<Fault> {
         faults.iter().filter(|fault| fault.difference == difference).cloned().collect()
     };
-    let worst = addresses
-        .iter()
-        .map(|address| address.symptom)
-        .fold(Symptom::default(), |worst, one| if one.failing() > worst.failing() { one } else { worst });
+    // Of equals the first.
+    let worst = addresses.iter().filter(|address| !address.symptom.is_none());
+    let worst = worst.rev().max_by(|a, b| a.symptom.failing().total_cmp(&b.symptom.failing()));
+    let (symptom, failing) = worst.map(|worst| (worst.symptom, worst.address.clone())).unzip();
     PortTrace {
         service: port.name.service.to_string(),
         port: port.name.port.clone(),
@@ -320,9 +384,25 @@ fn trace_port(rules: &Rules, port: &ExpectedPort, shared: &[Fault]) -> PortTrace
         missing: of(Difference::Missing),
         extra: of(Difference::Extra),
         wrong: of(Difference::Wrong),
-        symptom: worst,
+        symptom: symptom.unwrap_or_default(),
+        failing,
         addresses,
         heals,
+    }
+}
+
+/// Why connections to an address fail as they should.
+fn by_design(frontend: &ExpectedFrontend, node: &str) -> Option<String> {
+    let policy = match frontend.kind {
+        RouteKind::ClusterIp => "internalTrafficPolicy",
+        _ => "externalTrafficPolicy",
+    };
+    match frontend.action {
+        Action::Cluster | Action::Local => None,
+        Action::Refuse => Some("refused by design: no endpoint answers anywhere".to_owned()),
+        Action::Drop => Some(format!(
+            "dropped by design: {policy} Local, and no endpoint on {node} answers; others do elsewhere"
+        )),
     }
 }
 

@@ -174,7 +174,11 @@ fn clients_inside_have_rows_of_their_own_where_the_policies_differ() {
     let trace = compare(&maps(&ports, AddressType::Ipv4), &ports);
     let outside = trace.ports.iter().find(|port| port.service == "t/outside").expect("it is there");
     let shares: Vec<usize> = outside.addresses.iter().map(|address| address.shares.len()).collect();
-    assert_eq!(shares, [3, 1], "all by the cluster IP, the node's own from outside");
+    assert_eq!(
+        shares,
+        [3, 3, 1],
+        "all by the cluster IP, for pods and the node; the node's own from outside"
+    );
 }
 
 /// Rows of versions that kept no protocol.

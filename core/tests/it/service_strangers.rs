@@ -117,7 +117,7 @@ fn strangers_among_the_rules_of_iptables_mode() {
         (
             "a drop on the way",
             replaced(&good, "-A KUBE-FORWARD ", "-A KUBE-FORWARD -j DROP\n-A KUBE-FORWARD "),
-            NONE,
+            OUT,
         ),
         ("a redirection", first(&good, &format!("-A {SERVICE} -p tcp -j REDIRECT")), NONE),
     ] {
@@ -294,10 +294,17 @@ fn strangers_in_the_table_of_nftables_mode() {
                 with_foreign(&good, "filter", -300, "accept", &json!([to, verdict("notrack")])),
                 REFUSED,
             ),
-            ("all dropped", with_foreign(&good, "filter", -300, "drop", &json!([verdict("accept")])), NONE),
+            (
+                "all dropped",
+                with_foreign(&good, "filter", -300, "drop", &json!([from, verdict("drop")])),
+                OUT,
+            ),
         ] {
             is_broken(&format!("{layout:?}: {name}"), &of_nft(&rules, &ports), symptom);
         }
+        // All is let through before the policy is asked.
+        let open = with_foreign(&good, "filter", -300, "drop", &json!([verdict("accept")]));
+        assert_eq!(web(&of_nft(&open, &ports)).status, Status::Ok);
         // Where connections are tracked already it is too late to take that off.
         let late = with_foreign(&good, "filter", -150, "accept", &json!([to, verdict("notrack")]));
         assert_eq!(web(&of_nft(&late, &ports)).status, Status::Ok);

@@ -67,9 +67,12 @@ fn netns(place: Option<&str>) -> Result<Netns, Failure> {
 fn listed(netns: &Netns) -> Result<Vec<Given>, Failure> {
     let listed = proxy_rules::read(netns).map_err(|error| unlisted(&error))?;
     let mut given = Vec::new();
-    for listing in &listed.nftables {
-        let parsed = nftables::dump::parse(&listing.text);
-        let rules = parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
+    for (family, listing) in &listed.nftables {
+        let parsed = nftables::dump::parse_family(&listing.text, family);
+        let mut rules =
+            parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
+        // They are read with the command that they were written with.
+        rules.has_iptables_mode &= listed.iptables.is_empty();
         given.push(Given { rules: Rules::Nftables(rules), source: listing.command.clone() });
     }
     for listing in &listed.iptables {
@@ -115,9 +118,19 @@ fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
         all.push(Given { rules: Rules::Iptables(rules), source: path.display().to_string() });
     }
     if let Some(path) = &args.nft {
-        let parsed = nftables::dump::parse(&read(path)?);
-        let rules = parsed.map_err(|error| refused(path, "nft -j list table ip kube-proxy", &error))?;
-        all.push(Given { rules: Rules::Nftables(rules), source: path.display().to_string() });
+        let text = read(path)?;
+        let read = |family| nftables::dump::parse_family(&text, family);
+        // A list of the whole ruleset may have both families.
+        let tables: Vec<nftables::dump::Dump> =
+            ["ip", "ip6"].into_iter().filter_map(|of| read(of).ok()).collect();
+        if tables.is_empty() {
+            nftables::dump::parse(&text)
+                .map_err(|error| refused(path, "nft -j list table ip kube-proxy", &error))?;
+        }
+        let source = path.display().to_string();
+        all.extend(
+            tables.into_iter().map(|rules| Given { rules: Rules::Nftables(rules), source: source.clone() }),
+        );
     }
     if let Some(first) = args.cilium.first() {
         let source = first.display().to_string();

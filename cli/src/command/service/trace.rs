@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     if args.compare {
         let (comparison, left_out) = question.compare(&evidence.rules)?;
         not_examined.extend(left_out);
+        not_examined.extend(comparison.not_examined.iter().cloned());
         let mut read = comparison.columns.iter().filter(|column| column.source.is_some());
         broken |= read.any(|column| column.ports.iter().any(|port| port.trace.status == Status::Broken));
         let answer = Answer { rules: &comparison, conntrack: conntrack.as_ref() };
@@ -70,6 +71,7 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
     } else {
         let (trace, source) = question.trace(&evidence.rules, args.node_netns.is_some())?;
         broken |= trace.ports.iter().any(|port| port.status == Status::Broken);
+        not_examined.extend(trace.not_examined.iter().cloned());
         let answer = Answer { rules: &trace, conntrack: conntrack.as_ref() };
         let envelope = Envelope::new("ServiceTrace", answer, not_examined.clone());
         terminal.answer(&envelope, |terminal| {
@@ -225,6 +227,7 @@ impl Question<'_> {
                 let placeless = |mut ports: Vec<ExpectedPort>| {
                     for port in ports.iter_mut().filter(|_| same) {
                         port.on_node.clear();
+                        port.on_host.clear();
                     }
                     ports
                 };
@@ -256,7 +259,12 @@ impl Question<'_> {
     }
 }
 
-/// Which endpoints are on the node is a matter of nftables' rules alone, for packets to oneself.
-const fn same_everywhere(rules: &Rules) -> bool {
-    !matches!(rules, Rules::Nftables(_))
+/// Which endpoints are on the node is a matter of nftables' rules, for packets to oneself, and of rules at INPUT, which
+/// only packets to the node itself meet.
+fn same_everywhere(rules: &Rules) -> bool {
+    match rules {
+        Rules::Nftables(_) => false,
+        Rules::Iptables(dump) => !netlab_core::service::iptables::decides_at_input(dump),
+        Rules::Cilium(_) => true,
+    }
 }

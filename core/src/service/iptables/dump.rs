@@ -46,6 +46,8 @@ pub struct Table {
 pub struct Chain {
     /// The line that declares it.
     pub line: usize,
+    /// What becomes of packets that no rule decides; only the kernel's own chains have one.
+    pub policy: Option<String>,
     /// In order.
     pub rules: Vec<Rule>,
 }
@@ -86,7 +88,7 @@ pub struct Rule {
     pub mark: Option<Not<String>>,
     /// `--set-xmark VALUE/MASK`.
     pub set_mark: Option<String>,
-    /// `--ctstate`.
+    /// `--ctstate`, or `--state` of the older module.
     pub states: Option<Not<String>>,
     /// `-m recent`.
     pub recent: Option<Recent>,
@@ -210,8 +212,11 @@ pub fn parse(text: &str) -> Result<Dump, DumpError> {
             return Err(fail("`*nat` or another table first, as iptables-save writes it"));
         };
         if let Some(declared) = line.strip_prefix(':') {
-            let name = declared.split_whitespace().next().ok_or_else(|| fail("`:CHAIN POLICY [0:0]`"))?;
-            table.chains.entry(name.to_owned()).or_default().line = number;
+            let mut declared = declared.split_whitespace();
+            let name = declared.next().ok_or_else(|| fail("`:CHAIN POLICY [0:0]`"))?;
+            let chain = table.chains.entry(name.to_owned()).or_default();
+            chain.line = number;
+            chain.policy = declared.next().filter(|policy| *policy != "-").map(str::to_owned);
             continue;
         }
         let words = words(line).ok_or_else(|| fail("every quote closed"))?;
@@ -313,7 +318,7 @@ fn options<'a>(
             "--mark" => rule.mark = Some(Not { negated: not, value: value()?.to_owned() }),
             "--set-xmark" => rule.set_mark = Some(value()?.to_owned()),
             "--or-mark" => rule.set_mark = Some(format!("{0}/{0}", value()?)),
-            "--ctstate" => rule.states = Some(Not { negated: not, value: value()?.to_owned() }),
+            "--ctstate" | "--state" => rule.states = Some(Not { negated: not, value: value()?.to_owned() }),
             "--name" => value()?.clone_into(&mut rule.recent.get_or_insert_default().name),
             "--set" => rule.recent.get_or_insert_default().set = true,
             "--rcheck" => rule.recent.get_or_insert_default().set = false,

@@ -4,68 +4,197 @@
 //! a probability takes its part of what came so far, a chain that ends gives back what it did not decide. A rule with
 //! a word that is not understood matches nothing and is told about.
 
+use std::cell::{Cell, OnceCell};
+use std::net::SocketAddr;
+
 use super::dump::{Dump, Rule};
-use super::foreign;
+use super::{beyond, foreign};
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
+use crate::service::passage::{Packet, arrive, before_translation};
 
-/// Follows packets.
+/// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
 #[must_use]
-pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
-    let mut followed = Followed::default();
-    let walk = Walk { dump, to, client };
-    let left = match foreign::first(dump, to, &mut followed.unread) {
-        Some(found) => {
-            let target = found.rule.target.clone().unwrap_or_default();
-            followed.hops.push(Hop { place: found.place(), to: target, choice: None, depth: 0 });
-            match (found.rule.to_destination, found.leaves_untranslated()) {
-                (Some(to), _) => {
-                    followed.shares.to.insert(to, 1.0);
-                    0.0
-                }
-                (None, true) => 1.0,
-                (None, false) => {
-                    followed.shares.silent = 1.0;
-                    0.0
-                }
+pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAddr]) -> Followed {
+    let way = Way { dump, to, client };
+    way.arrived(way.entered(|| way.translated()), on_host)
+}
+
+/// Follows packets of pods, and of the node itself, to a cluster IP: the same chains translate both.
+#[must_use]
+pub fn follow_inside(dump: &Dump, to: FrontendKey, on_host: &[SocketAddr]) -> (Followed, Followed) {
+    let pods = Way { dump, to, client: Client::Pod };
+    let node = Way { client: Client::Node, ..pods };
+    let same = jump(dump, "nat", pods.hook(), SERVICES).is_some()
+        && jump(dump, "nat", node.hook(), SERVICES).is_some();
+    // The list of all Services is long: it is walked once.
+    let walked = OnceCell::new();
+    let walk = || walked.get_or_init(|| pods.translated()).clone();
+    let of_node =
+        || if same { Entered { marked: node.is_marked(&walk()), ..walk() } } else { node.translated() };
+    (pods.arrived(pods.entered(walk), on_host), node.arrived(node.entered(of_node), on_host))
+}
+
+const SERVICES: &str = "KUBE-SERVICES";
+
+/// What the chains before and at translation did.
+#[derive(Clone)]
+struct Entered {
+    followed: Followed,
+    /// The share that nothing translated.
+    left: f64,
+    /// Whether packets are marked for masquerading.
+    marked: bool,
+    /// Whether somebody else may have marked them, too.
+    others: bool,
+}
+
+/// Packets of one client to one address.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    dump: &'a Dump,
+    to: FrontendKey,
+    client: Client,
+}
+
+impl Way<'_> {
+    const fn hook(self) -> &'static str {
+        if matches!(self.client, Client::Node) { "OUTPUT" } else { "PREROUTING" }
+    }
+
+    /// What rules of others do before the proxy's are asked, then those.
+    fn entered(self, translate: impl FnOnce() -> Entered) -> Entered {
+        let Self { dump, to, client } = self;
+        let mut followed = Followed::default();
+        if let Some(found) = foreign::first(dump, (self.hook(), client), to, &mut followed.unread) {
+            followed.hops.push(Hop { place: found.place(), to: found.target(), choice: None, depth: 0 });
+            let mut left = 0.0;
+            match (found.to_destination(), found.leaves_untranslated()) {
+                (Some(to), _) => drop(followed.shares.to.insert(to, 1.0)),
+                (None, true) => left = 1.0,
+                (None, false) => followed.shares.silent = 1.0,
             }
+            return Entered { followed, left, marked: false, others: true };
         }
-        None => match walk.jump("nat", "PREROUTING", "KUBE-SERVICES") {
+        let mut packet = self.packet();
+        let before = beyond::before(dump, &mut packet);
+        if !before_translation(&mut followed, before, &packet) {
+            return Entered { followed, left: 0.0, marked: false, others: true };
+        }
+        let Entered { followed: mut translated, left, marked, .. } = translate();
+        translated.unread.extend(followed.unread);
+        translated.unsure.extend(followed.unsure);
+        Entered { followed: translated, left, marked, others: packet.mark != Some(0) }
+    }
+
+    /// What the proxy's chains do.
+    fn translated(self) -> Entered {
+        let mut followed = Followed::default();
+        let walk = Walk { dump: self.dump, to: self.to, client: self.client, marked: Cell::new(false) };
+        let left = match jump(self.dump, "nat", self.hook(), SERVICES) {
             Some(position) => {
                 followed.rules += count(position);
                 let mut accepted = 0.0;
-                let back = walk.chain("nat", "KUBE-SERVICES", 1.0, 0, (&mut accepted, &mut followed));
+                let back = walk.chain("nat", SERVICES, 1.0, 0, (&mut accepted, &mut followed));
                 back + accepted
             }
             None => 1.0,
-        },
-    };
-    // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody has.
-    let (refused, dropped) = walk.ends();
-    if refused && !dropped {
-        followed.shares.refused += left;
-    } else {
-        followed.shares.silent += left;
+        };
+        Entered { followed, left, marked: walk.marked.get(), others: false }
     }
-    followed
+
+    /// Whether the chain that pods' packets went to marks those of others.
+    fn is_marked(self, pods: &Entered) -> bool {
+        let mut rules =
+            pods.followed.hops.first().into_iter().flat_map(|hop| self.dump.rules("nat", &hop.to));
+        rules.any(|rule| rule.target.as_deref() == Some("KUBE-MARK-MASQ"))
+    }
+
+    /// As it comes, before it is translated.
+    fn packet(self) -> Packet {
+        Packet {
+            client: self.client,
+            to: self.to.address,
+            port: self.to.port,
+            protocol: self.to.protocol,
+            to_node: self.to.address.is_none(),
+            translated: false,
+            mark: Some(0),
+            pods: None,
+        }
+    }
+
+    /// What the chains after translation do.
+    fn arrived(self, entered: Entered, on_host: &[SocketAddr]) -> Followed {
+        let Entered { mut followed, left, marked, others } = entered;
+        arrive(&mut followed, |endpoint| {
+            let mut packet = Packet {
+                to: Some(endpoint.ip()),
+                port: endpoint.port(),
+                to_node: on_host.contains(&endpoint),
+                translated: true,
+                mark: (!others).then(|| if marked { masquerade_mark(self.dump) } else { 0 }),
+                ..self.packet()
+            };
+            let outcomes = beyond::after(self.dump, &mut packet);
+            (packet, outcomes)
+        });
+        // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody
+        // has.
+        let (refused, dropped) = ends(self.dump, self.to, self.client);
+        if refused && !dropped {
+            followed.shares.refused += left;
+        } else {
+            followed.shares.silent += left;
+        }
+        followed
+    }
+}
+
+/// The bit that asks for masquerading.
+fn masquerade_mark(dump: &Dump) -> u32 {
+    let set = dump.rules("nat", "KUBE-MARK-MASQ").iter().find_map(|rule| rule.set_mark.as_deref());
+    set.and_then(beyond::mark).map_or(0, |(value, _)| value)
+}
+
+/// The position of a jump in its chain; one that only some packets take is none.
+fn jump(dump: &Dump, table: &str, from: &str, to: &str) -> Option<usize> {
+    let mut rules = dump.rules(table, from).iter();
+    rules.find(|rule| rule.target.as_deref() == Some(to) && rule.is_for_all(true)).map(|rule| rule.position)
+}
+
+/// Whether the filter table refuses, or drops, what is still addressed to the Service.
+fn ends(dump: &Dump, to: FrontendKey, client: Client) -> (bool, bool) {
+    let walk = Walk { dump, to, client, marked: Cell::new(false) };
+    let chains: &[&str] = match client {
+        Client::Pod | Client::Node => &["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"],
+        Client::Outside => &["KUBE-EXTERNAL-SERVICES", "KUBE-SERVICES"],
+    };
+    let mut seen = Followed::default();
+    for chain in chains {
+        for rule in dump.rules("filter", chain) {
+            if walk.matches(rule, ("filter", chain), &mut seen) {
+                match rule.target.as_deref() {
+                    Some("REJECT") => return (true, false),
+                    Some("DROP") => return (false, true),
+                    _ => {}
+                }
+            }
+        }
+    }
+    (false, false)
 }
 
 struct Walk<'a> {
     dump: &'a Dump,
     to: FrontendKey,
     client: Client,
+    /// Whether packets were marked for masquerading on the way.
+    marked: Cell<bool>,
 }
 
 impl Walk<'_> {
-    /// The position of a jump in its chain; one that only some packets take is none.
-    fn jump(&self, table: &str, from: &str, to: &str) -> Option<usize> {
-        let mut rules = self.dump.rules(table, from).iter();
-        rules
-            .find(|rule| rule.target.as_deref() == Some(to) && rule.is_for_all(true))
-            .map(|rule| rule.position)
-    }
-
     /// Walks a chain with a share of the packets; the answer is what it gives back. What a rule accepts is not
     /// translated any more, whatever comes after.
     fn chain(
@@ -134,6 +263,9 @@ impl Walk<'_> {
                     left -= taken;
                 }
                 chain if self.dump.chain(table, chain).is_some() => {
+                    if chain == "KUBE-MARK-MASQ" {
+                        self.marked.set(true);
+                    }
                     if chain != "KUBE-MARK-MASQ" && chain != "KUBE-NODEPORTS" {
                         followed.hops.push(hop(chain.to_owned()));
                     }
@@ -168,7 +300,7 @@ impl Walk<'_> {
                 (Some(net), None) => net.negated,
             }
             && (!rule.to_node || self.to.address.is_none())
-            && !rule.from_node
+            && (!rule.from_node || self.client == Client::Node)
             && rule.takes_new()
             // Who was there before is no first packet.
             && rule.recent.as_ref().is_none_or(|recent| recent.set);
@@ -186,27 +318,6 @@ impl Walk<'_> {
             Some(net) => (self.client == Client::Pod) != net.negated,
         };
         about && from
-    }
-
-    /// Whether the filter table refuses, or drops, what is still addressed to the Service.
-    fn ends(&self) -> (bool, bool) {
-        let chains: &[&str] = match self.client {
-            Client::Pod => &["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"],
-            Client::Outside => &["KUBE-EXTERNAL-SERVICES", "KUBE-SERVICES"],
-        };
-        let mut seen = Followed::default();
-        for chain in chains {
-            for rule in self.dump.rules("filter", chain) {
-                if self.matches(rule, ("filter", chain), &mut seen) {
-                    match rule.target.as_deref() {
-                        Some("REJECT") => return (true, false),
-                        Some("DROP") => return (false, true),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        (false, false)
     }
 }
 

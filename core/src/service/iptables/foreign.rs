@@ -9,18 +9,27 @@
 use super::compare::kernel_chain_ends_before;
 use super::dump::{Dump, Rule};
 use super::follow::place;
+use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
-use crate::service::follow::DEEPEST;
+use crate::service::follow::{Client, DEEPEST};
 
 /// Such a rule.
 pub(super) struct Found<'a> {
     table: &'static str,
     chain: &'a str,
-    pub(super) rule: &'a Rule,
+    rule: &'a Rule,
 }
 
 impl Found<'_> {
+    pub(super) fn target(&self) -> String {
+        self.rule.target.clone().unwrap_or_default()
+    }
+
+    pub(super) fn to_destination(&self) -> Option<std::net::SocketAddr> {
+        self.rule.to_destination
+    }
+
     pub(super) fn place(&self) -> Place {
         place(self.table, self.chain, self.rule)
     }
@@ -32,13 +41,18 @@ impl Found<'_> {
 }
 
 /// The first such rule; places of those before it that may be one go into `unread`.
-pub(super) fn first<'a>(dump: &'a Dump, to: FrontendKey, unread: &mut Vec<Place>) -> Option<Found<'a>> {
+pub(super) fn first<'a>(
+    dump: &'a Dump,
+    (hook, client): (&'static str, Client),
+    to: FrontendKey,
+    unread: &mut Vec<Place>,
+) -> Option<Found<'a>> {
     ["raw", "mangle", "nat"].into_iter().find_map(|table| {
-        let rules = dump.rules(table, "PREROUTING");
+        let rules = dump.rules(table, hook);
         let before =
             if table == "nat" { kernel_chain_ends_before(rules, "KUBE-SERVICES") } else { rules.len() };
         let rules = rules.get(..before).unwrap_or_default();
-        match in_chain(dump, (table, "PREROUTING", rules), to, 0, unread) {
+        match in_chain(dump, (table, hook, rules), (to, client), 0, unread) {
             Way::Taken(found) => Some(found),
             Way::Accepted | Way::On => None,
         }
@@ -56,7 +70,7 @@ enum Way<'a> {
 fn in_chain<'a>(
     dump: &'a Dump,
     (table, chain, rules): (&'static str, &'a str, &'a [Rule]),
-    to: FrontendKey,
+    (to, client): (FrontendKey, Client),
     depth: usize,
     unread: &mut Vec<Place>,
 ) -> Way<'a> {
@@ -68,7 +82,7 @@ fn in_chain<'a>(
         if !ends && own.is_none() {
             continue;
         }
-        match takes(rule, to) {
+        match takes(rule, to, client) {
             Takes::No => {}
             // Where it leads to may be harmless.
             Takes::Perhaps if own.is_some() => {}
@@ -77,7 +91,7 @@ fn in_chain<'a>(
             Takes::Perhaps => unread.push(place(table, chain, rule)),
             Takes::Yes => match (own, target) {
                 (Some(next), _) => {
-                    match in_chain(dump, (table, target, &next.rules), to, depth + 1, unread) {
+                    match in_chain(dump, (table, target, &next.rules), (to, client), depth + 1, unread) {
                         Way::On => {}
                         way => return way,
                     }
@@ -107,7 +121,7 @@ enum Takes {
     No,
 }
 
-fn takes(rule: &Rule, to: FrontendKey) -> Takes {
+fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
     let named = match (&rule.destination, to.address) {
         (None, None) => rule.destination_port == Some(to.port),
         (None, _) => false,
@@ -117,7 +131,7 @@ fn takes(rule: &Rule, to: FrontendKey) -> Takes {
     let about = rule.protocol.is_none_or(|protocol| protocol == to.protocol)
         && rule.destination_port.is_none_or(|port| port == to.port)
         && rule.takes_new()
-        && !rule.from_node
+        && (!rule.from_node || client == Client::Node)
         && (!rule.to_node || to.address.is_none());
     if !about {
         return Takes::No;
@@ -139,22 +153,25 @@ fn takes(rule: &Rule, to: FrontendKey) -> Takes {
     }
 }
 
-/// Tells it for each address.
+/// Tells it for each address, and for the node's own packets to the cluster IP.
 pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for frontend in &port.frontends {
-        // Those that may be one are told where packets are followed.
-        if let Some(found) = first(dump, frontend.key, &mut Vec::new()) {
-            let target = found.rule.target.clone().unwrap_or_default();
+        let inside = frontend.kind == RouteKind::ClusterIp;
+        let ways = [("PREROUTING", Client::Pod, ""), ("OUTPUT", Client::Node, " from the node itself")];
+        for (hook, client, whose) in ways.into_iter().filter(|(hook, ..)| inside || *hook == "PREROUTING") {
+            // Those that may be one are told where packets are followed.
+            let Some(found) = first(dump, (hook, client), frontend.key, &mut Vec::new()) else { continue };
             faults.push(Fault {
                 difference: Difference::Extra,
                 kind: Kind::Foreign,
-                detail: format!(
-                    "a rule that is not the proxy's takes packets to {} first, and ends their way with {target}",
-                    frontend.key
-                ),
-                object: target,
+                object: found.target(),
                 place: found.place(),
-                endpoint: found.rule.to_destination.map(|to| to.to_string()),
+                endpoint: found.to_destination().map(|to| to.to_string()),
+                detail: format!(
+                    "a rule that is not the proxy's takes packets{whose} to {} first, and ends their way with {}",
+                    frontend.key,
+                    found.target()
+                ),
             });
         }
     }

@@ -1,5 +1,6 @@
 //! kube-proxy's iptables mode: its rules written, read back and followed.
 
+mod beyond;
 mod compare;
 pub mod dump;
 mod emit;
@@ -7,9 +8,10 @@ mod follow;
 mod foreign;
 mod way_in;
 
+pub use beyond::decides_at_input;
 pub use compare::{faults, shared_faults};
 pub use emit::{ProxyOptions, WRITTEN_BY, emit};
-pub use follow::follow;
+pub use follow::{follow, follow_inside};
 
 /// Names of a service port's chains.
 pub(crate) mod chain {

@@ -4,6 +4,8 @@
 //! that was not told the pods' network writes no such rule for any Service. Source: `pkg/proxy/iptables/proxier.go`
 //! `syncProxyRules`, the parts about external chains and about traffic that needs masquerading.
 
+use ipnet::IpNet;
+
 use super::chain;
 use super::compare::is_about;
 use super::dump::{Dump, Rule};
@@ -113,12 +115,24 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
     }
 }
 
-/// Whether this proxy was told who is a pod: some chain of a Service then marks packets of all others.
-fn knows_pods(dump: &Dump) -> bool {
-    let Some(nat) = dump.tables.get("nat") else { return false };
+/// The rules that tell who is a pod: those of Services' chains that mark packets of all others.
+fn first_marks(dump: &Dump) -> impl Iterator<Item = &Rule> {
     // By range: there are many more chains of endpoints.
-    ["KUBE-SVC-", "KUBE-SVL-"].iter().any(|start| {
-        let chains = nat.chains.range((*start).to_owned()..).take_while(|(name, _)| name.starts_with(start));
-        chains.filter_map(|(_, chain)| chain.rules.first()).any(|rule| is_to(rule, MARK))
-    })
+    let starts = ["KUBE-SVC-", "KUBE-SVL-"].into_iter();
+    let chains = dump.tables.get("nat").into_iter().flat_map(move |nat| {
+        starts.clone().flat_map(move |start| {
+            nat.chains.range(start.to_owned()..).take_while(move |(name, _)| name.starts_with(start))
+        })
+    });
+    chains.filter_map(|(_, chain)| chain.rules.first()).filter(|rule| is_to(rule, MARK))
+}
+
+/// Whether this proxy was told who is a pod.
+fn knows_pods(dump: &Dump) -> bool {
+    first_marks(dump).next().is_some()
+}
+
+/// Where pods are, if the proxy was told so by a network.
+pub(super) fn pods(dump: &Dump) -> Option<IpNet> {
+    first_marks(dump).filter_map(|rule| rule.source.as_ref()).find(|net| net.negated).map(|net| net.value)
 }

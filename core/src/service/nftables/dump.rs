@@ -57,8 +57,8 @@ pub struct Dump {
     pub sets: BTreeMap<String, BTreeSet<String>>,
     /// Seconds for which sets keep an element, by name.
     pub timeouts: BTreeMap<String, u64>,
-    /// Base chains of other tables that drop what no rule decides, before the proxy's: family and table, and the chain.
-    pub foreign_drops: Vec<(String, String)>,
+    /// The tables of others; none but in a list of the whole ruleset.
+    pub others: super::beyond::Others,
     /// Rules of other tables that take packets before the proxy's; none but in a list of the whole ruleset.
     pub foreign: Vec<super::foreign::Rule>,
     /// True when there are rules of iptables mode, too: known only from a list of the whole ruleset.
@@ -161,12 +161,32 @@ pub enum Act {
 /// # Errors
 /// [`DumpError`] when it is something else, or has no table of kube-proxy.
 pub fn parse(text: &str) -> Result<Dump, DumpError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| DumpError::Json {
+    read(&json(text)?)
+}
+
+/// Reads the proxy's table of `ip` or of `ip6` alone, where a list may have both.
+///
+/// # Errors
+/// [`DumpError`] when it is something else, or has no such table.
+pub fn parse_family(text: &str, family: &str) -> Result<Dump, DumpError> {
+    let mut value = json(text)?;
+    if let Some(items) = value.get_mut("nftables").and_then(Value::as_array_mut) {
+        let other = if family == "ip6" { "ip" } else { "ip6" };
+        let is_other = |item: &Value| {
+            let mut objects = item.as_object().into_iter().flat_map(|item| item.values());
+            objects.any(|object| object.get("family").and_then(Value::as_str) == Some(other))
+        };
+        items.retain(|item| !is_other(item));
+    }
+    read(&value)
+}
+
+fn json(text: &str) -> Result<Value, DumpError> {
+    serde_json::from_str(text).map_err(|error| DumpError::Json {
         line: error.line(),
         column: error.column(),
         what: error.to_string(),
-    })?;
-    read(&value)
+    })
 }
 
 /// Reads what was parsed as JSON before.
@@ -189,7 +209,8 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
         family: if family == "ip6" { AddressType::Ipv6 } else { AddressType::Ipv4 },
         ..Dump::default()
     };
-    (dump.foreign, dump.foreign_drops, dump.has_iptables_mode) = super::foreign::read(items, &family);
+    (dump.foreign, dump.has_iptables_mode) = super::foreign::read(items, &family);
+    dump.others = super::beyond::read(items, &family);
     for item in items {
         let Some((kind, object)) = item.as_object().and_then(|item| item.iter().next()) else { continue };
         if !ours(object, "table") || object.get("family").and_then(Value::as_str) != Some(&family) {

@@ -7,10 +7,12 @@
 use std::net::SocketAddr;
 
 use super::dump::{Act, Dump, Rule, Verdict, key};
+use super::way_in::pods;
 use super::{Layout, foreign};
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
+use crate::service::passage::{Packet, arrive, before_translation};
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
 #[must_use]
@@ -22,13 +24,14 @@ pub fn layout(dump: &Dump) -> Option<Layout> {
     dump.chains.keys().any(|name| name.starts_with("endpoint-")).then_some(Layout::Chains)
 }
 
-/// Follows packets.
+/// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
 #[must_use]
-pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
+pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAddr]) -> Followed {
     let mut followed = Followed::default();
     let mut left = 1.0;
     let mut is_untracked = false;
-    for rule in dump.foreign.iter().filter(|rule| rule.takes(to)) {
+    let hook = if client == Client::Node { "output" } else { "prerouting" };
+    for rule in dump.foreign.iter().filter(|rule| rule.hook == hook && rule.takes(to)) {
         if !rule.is_whole {
             followed.unread.push(rule.place());
             continue;
@@ -45,11 +48,31 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
             foreign::Does::Untrack => is_untracked = true,
         }
     }
+    let mut packet = Packet {
+        client,
+        to: to.address,
+        port: to.port,
+        protocol: to.protocol,
+        to_node: to.address.is_none(),
+        translated: false,
+        mark: Some(0),
+        pods: if dump.others.is_empty() { None } else { pods(dump) },
+    };
+    let before = dump.others.before(&mut packet);
+    if !before_translation(&mut followed, before, &packet) {
+        return followed;
+    }
     let walk = Walk { dump, to, client };
+    // What meets packets after translation is in chains of the same hook, too.
+    let is_after = |name: &str| {
+        let rules = dump.chains.get(name).into_iter().flatten();
+        let to_ends = Act::Verdict(Verdict::Jump("service-endpoints-check".to_owned()));
+        rules.into_iter().any(|rule| rule.act == to_ends)
+    };
     let mut base: Vec<(&i64, &String)> = dump
         .hooks
         .iter()
-        .filter(|(_, (hook, _))| hook == "prerouting")
+        .filter(|(name, (of, _))| of == hook && !is_after(name))
         .map(|(name, (_, priority))| (priority, name))
         .collect();
     base.sort_unstable();
@@ -65,10 +88,27 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client) -> Followed {
             left = out.accepted;
         }
     }
-    if dump.hooks.iter().any(|(name, (hook, _))| hook == "forward" && dump.drops_rest.contains(name)) {
+    if client != Client::Node
+        && dump.hooks.iter().any(|(name, (hook, _))| hook == "forward" && dump.drops_rest.contains(name))
+    {
         let translated: f64 = followed.shares.to.values().sum();
         followed.shares.to.clear();
         followed.shares.silent += translated;
+    }
+    if !dump.others.is_empty() {
+        arrive(&mut followed, |endpoint| {
+            let mut packet = Packet {
+                to: Some(endpoint.ip()),
+                port: endpoint.port(),
+                to_node: on_host.contains(&endpoint),
+                translated: true,
+                // Who is marked depends on the sender, and others may ask for it.
+                mark: None,
+                ..packet
+            };
+            let outcomes = dump.others.after(&mut packet);
+            (packet, outcomes)
+        });
     }
     if left > 0.0 {
         match end(dump, to) {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::dump::net_of;
 use super::emit::TABLE;
 use crate::model::port::Protocol;
+use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 
@@ -40,6 +41,8 @@ pub struct Rule {
     pub table: String,
     /// Its base chain.
     pub chain: String,
+    /// prerouting, or output for the node's own packets.
+    pub hook: String,
     /// As `nft -a` shows it.
     pub handle: Option<u64>,
     /// Whose packets it takes: all, when it names none.
@@ -68,30 +71,24 @@ impl Rule {
     }
 }
 
-/// Reads them, the base chains that drop what no rule decides, and whether there is the chain that iptables mode always has.
-pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, Vec<(String, String)>, bool) {
+/// Reads them, and whether there is the chain that iptables mode always has.
+pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, bool) {
     let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
     let mine = |object: &Value| {
         let of = text(object, "family").unwrap_or_default();
         let name = text(object, "table").unwrap_or_default();
         ((of == family || of == "inet") && name != TABLE).then_some((of, name))
     };
-    let mut base: BTreeMap<(String, String, String), i64> = BTreeMap::new();
-    let mut drops = Vec::new();
+    let mut base: BTreeMap<(String, String, String), (i64, String)> = BTreeMap::new();
     let mut has_iptables_mode = false;
     for chain in items.iter().filter_map(|item| item.get("chain")) {
         let (Some((of, table)), Some(name)) = (mine(chain), text(chain, "name")) else { continue };
         has_iptables_mode |= table == "nat" && of == family && name == "KUBE-SERVICES";
         let priority = chain.get("prio").and_then(Value::as_i64);
-        if chain.get("hook").and_then(Value::as_str) == Some("prerouting")
-            && let Some(priority) = priority
+        if let Some(hook) = text(chain, "hook").filter(|hook| matches!(&**hook, "prerouting" | "output"))
+            && let Some(priority) = priority.filter(|priority| *priority < OURS)
         {
-            if chain.get("policy").and_then(Value::as_str) == Some("drop") {
-                drops.push((format!("{of} {table}"), name.clone()));
-            }
-            if priority < OURS {
-                base.insert((of, table, name), priority);
-            }
+            base.insert((of, table, name), (priority, hook));
         }
     }
     let mut rules: Vec<(i64, Rule)> = items
@@ -100,15 +97,16 @@ pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, Vec<(String, St
         .filter_map(|rule| {
             let ((of, table), chain) = (mine(rule)?, text(rule, "chain")?);
             let place = (of, table, chain);
-            let priority = *base.get(&place)?;
+            let (priority, hook) = base.get(&place)?.clone();
             let (of, table, chain) = place;
             let handle = rule.get("handle").and_then(Value::as_u64);
-            let rule = understood(rule, Place { handle, ..Place::within(&format!("{of} {table}"), &chain) })?;
+            let place = Place { handle, ..Place::within(&format!("{of} {table}"), &chain) };
+            let rule = understood(rule, place, hook)?;
             (rule.does != Does::Untrack || priority < TRACKING).then_some((priority, rule))
         })
         .collect();
     rules.sort_by_key(|(priority, _)| *priority);
-    (rules.into_iter().map(|(_, rule)| rule).collect(), drops, has_iptables_mode)
+    (rules.into_iter().map(|(_, rule)| rule).collect(), has_iptables_mode)
 }
 
 /// Reads `dnat to ADDRESS` with or without a port.
@@ -121,10 +119,11 @@ fn target(body: &Value) -> Option<Does> {
     }
 }
 
-fn understood(rule: &Value, place: Place) -> Option<Rule> {
+fn understood(rule: &Value, place: Place, hook: String) -> Option<Rule> {
     let mut found = Rule {
         table: place.table,
         chain: place.chain,
+        hook,
         handle: place.handle,
         destination: None,
         protocol: None,
@@ -182,31 +181,35 @@ fn condition(rule: &mut Rule, body: &Value) -> Option<()> {
     Some(())
 }
 
-/// Tells it for each address.
+/// Tells it for each address, and for the node's own packets to the cluster IP.
 pub(super) fn faults(rules: &[Rule], port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for frontend in &port.frontends {
-        let Some(rule) = rules.iter().find(|rule| rule.is_whole && rule.takes(frontend.key)) else {
-            continue;
-        };
-        let (how, endpoint) = match rule.does {
-            Does::Drop => ("drops", None),
-            Does::Translate(address, port) => {
-                ("translates", Some(SocketAddr::new(address, port.unwrap_or(frontend.key.port)).to_string()))
-            }
-            Does::Untrack => ("takes the tracking off, without which nothing is translated, from", None),
-        };
-        let object = match rule.does {
-            Does::Drop => "drop",
-            Does::Translate(..) => "translate",
-            Does::Untrack => "notrack",
-        };
-        faults.push(Fault {
-            difference: Difference::Extra,
-            kind: Kind::Foreign,
-            object: object.to_owned(),
-            place: rule.place(),
-            endpoint,
-            detail: format!("a rule that is not the proxy's {how} packets to {} first", frontend.key),
-        });
+        let inside = frontend.kind == RouteKind::ClusterIp;
+        let ways = [("prerouting", ""), ("output", " from the node itself")];
+        for (hook, whose) in ways.into_iter().filter(|(hook, _)| inside || *hook == "prerouting") {
+            let takes = |rule: &&Rule| rule.hook == hook && rule.is_whole && rule.takes(frontend.key);
+            let Some(rule) = rules.iter().find(takes) else { continue };
+            let (object, how, endpoint) = match rule.does {
+                Does::Drop => ("drop", "drops", None),
+                Does::Translate(address, port) => {
+                    let to = SocketAddr::new(address, port.unwrap_or(frontend.key.port));
+                    ("translate", "translates", Some(to.to_string()))
+                }
+                Does::Untrack => {
+                    ("notrack", "takes the tracking off, without which nothing is translated, from", None)
+                }
+            };
+            faults.push(Fault {
+                difference: Difference::Extra,
+                kind: Kind::Foreign,
+                object: object.to_owned(),
+                place: rule.place(),
+                endpoint,
+                detail: format!(
+                    "a rule that is not the proxy's {how} packets{whose} to {} first",
+                    frontend.key
+                ),
+            });
+        }
     }
 }

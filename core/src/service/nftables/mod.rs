@@ -1,5 +1,6 @@
 //! kube-proxy's nftables mode: its table written, read back and followed.
 
+mod beyond;
 mod compare;
 pub mod dump;
 mod emit;

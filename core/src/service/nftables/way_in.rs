@@ -110,6 +110,16 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
     }
 }
 
+/// Where pods are, if the proxy was told so by a network.
+pub(super) fn pods(dump: &Dump) -> Option<ipnet::IpNet> {
+    let first = rules(dump, "services").iter().chain(
+        // Before 1.36 each Service's chain asks for it.
+        dump.chains.iter().filter(|(name, _)| name.contains('/')).flat_map(|(_, rules)| rules.iter().take(1)),
+    );
+    let net = |rule: &Rule| rule.source.filter(|(not, net)| *not && net.prefix_len() < net.max_prefix_len());
+    first.filter(|rule| marks(rule)).find_map(net).map(|(_, net)| net)
+}
+
 /// Whether this proxy was told who is a pod: some rule then asks for it.
 fn knows_pods(dump: &Dump) -> bool {
     let asks = |rules: &[Rule]| rules.iter().any(|rule| rule.source.is_some());
@@ -280,10 +290,6 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
     for name in &dump.drops_rest {
         let detail = "the chain's policy drops what no rule decides; the proxy's is to accept";
         faults.push(fault(Place::within(super::TABLE, name), "policy drop", detail));
-    }
-    for (table, name) in &dump.foreign_drops {
-        let detail = "a chain before the proxy's drops what its rules do not accept; they were not examined";
-        faults.push(Fault { kind: Kind::Unread, ..fault(Place::within(table, name), "policy drop", detail) });
     }
     let is_plain = |rule: &Rule| {
         rule.source.is_none()

@@ -1,0 +1,298 @@
+//! What the kernel's other chains do with first packets, whoever wrote their rules: FORWARD, INPUT and OUTPUT of the
+//! filter table and of those around it.
+//!
+//! Invariant: as the kernel walks: table by table of a hook, a chain that ends goes back, the hook's own chain has a
+//! policy. Conditions that a dump cannot tell leave both ways open ([`crate::service::passage`]). Source of the order:
+//! `include/uapi/linux/netfilter_ipv4.h`.
+
+use super::dump::{Chain, Dump, Not, Rule};
+use super::follow::place;
+use super::way_in::pods;
+use crate::service::fault::Place;
+use crate::service::follow::{Client, DEEPEST};
+use crate::service::passage::{Match, Outcomes, Packet};
+
+/// Whether rules or a policy of INPUT may decide about packets to endpoints at the node's own addresses.
+#[must_use]
+pub fn decides_at_input(dump: &Dump) -> bool {
+    may_decide(dump, &[INPUT])
+}
+
+const INPUT: Hook = ("INPUT", &["mangle", "filter", "security"]);
+
+/// The hooks after translation, with the tables that can end a packet's way there.
+fn hooks(packet: &Packet) -> &'static [Hook] {
+    // The node's own packets came by OUTPUT of the other tables before they were translated.
+    const OUTPUT: Hook = ("OUTPUT", &["filter", "security"]);
+    const FORWARD: Hook = ("FORWARD", &["mangle", "filter", "security"]);
+    const AFTER: Hook = ("POSTROUTING", &["mangle"]);
+    match (packet.client, packet.to_node) {
+        (Client::Node, true) => &[OUTPUT, AFTER, INPUT],
+        (Client::Node, false) => &[OUTPUT, AFTER],
+        (_, true) => &[INPUT],
+        (_, false) => &[FORWARD, AFTER],
+    }
+}
+
+type Hook = (&'static str, &'static [&'static str]);
+
+/// Whether some rule or policy of these hooks may decide about packets to endpoints: on a node that has the proxy's
+/// rules alone none does.
+fn may_decide(dump: &Dump, hooks: &[Hook]) -> bool {
+    let decides = |rule: &Rule| {
+        let target = rule.target.as_deref().unwrap_or_default();
+        match target {
+            "KUBE-FORWARD" | "KUBE-FIREWALL" => {
+                // What the proxy drops there is invalid, what kubelet drops goes to the loopback's addresses.
+                let is_martian = |rule: &Rule| {
+                    rule.destination
+                        .as_ref()
+                        .is_some_and(|net| !net.negated && net.value.addr().is_loopback())
+                };
+                let ends = |rule: &Rule| rule.target.as_deref() != Some("ACCEPT") && rule.takes_new();
+                dump.rules("filter", target).iter().any(|rule| ends(rule) && !is_martian(rule))
+            }
+            _ => !target.starts_with("KUBE-"),
+        }
+    };
+    let is_plain = |chain: &Chain| !has_policy_drop(chain) && !chain.rules.iter().any(decides);
+    let of = |(hook, tables): &Hook| {
+        let hook = *hook;
+        tables.iter().filter_map(move |table| dump.chain(table, hook))
+    };
+    !hooks.iter().flat_map(of).all(is_plain)
+}
+
+fn has_policy_drop(chain: &Chain) -> bool {
+    chain.policy.as_deref() == Some("DROP")
+}
+
+/// What becomes of a packet that was translated.
+pub(super) fn after(dump: &Dump, packet: &mut Packet) -> Outcomes {
+    through(dump, packet, hooks(packet))
+}
+
+/// What becomes of one before it is translated, in the tables that do not translate.
+pub(super) fn before(dump: &Dump, packet: &mut Packet) -> Outcomes {
+    const TABLES: &[&str] = &["raw", "mangle"];
+    let hook = if packet.client == Client::Node { "OUTPUT" } else { "PREROUTING" };
+    through(dump, packet, &[(hook, TABLES)])
+}
+
+fn through(dump: &Dump, packet: &mut Packet, hooks: &[Hook]) -> Outcomes {
+    let mut whole = Outcomes::undecided();
+    if !may_decide(dump, hooks) {
+        return whole;
+    }
+    packet.pods = pods(dump);
+    for (hook, tables) in hooks {
+        for table in *tables {
+            let Some(chain) = dump.chain(table, hook) else { continue };
+            if !whole.passes() {
+                return whole;
+            }
+            let mut walk = Walk { dump, table, packet: *packet };
+            let mut out = walk.rules(hook, &chain.rules, 0);
+            if out.on && has_policy_drop(chain) {
+                out.on = false;
+                out.dropped = true;
+                let place =
+                    Place { line: Some(chain.line).filter(|line| *line > 0), ..Place::within(table, hook) };
+                out.enders.push((place, "policy DROP".to_owned()));
+            }
+            packet.mark = walk.packet.mark;
+            whole.then(out);
+        }
+    }
+    whole
+}
+
+struct Walk<'a> {
+    dump: &'a Dump,
+    table: &'a str,
+    packet: Packet,
+}
+
+impl Walk<'_> {
+    fn rules(&mut self, chain: &str, rules: &[Rule], depth: usize) -> Outcomes {
+        let mut out = Outcomes::undecided();
+        for rule in rules {
+            let takes = takes(rule, &self.packet);
+            if takes == Match::No {
+                continue;
+            }
+            let sure = takes == Match::Yes;
+            let place = || place(self.table, chain, rule);
+            let target = rule.target.as_deref().unwrap_or_default();
+            let decided = match target {
+                "ACCEPT" => Outcomes { accepted: true, ..Outcomes::default() },
+                "DROP" => Outcomes {
+                    dropped: true,
+                    enders: vec![(place(), target.to_owned())],
+                    ..Outcomes::default()
+                },
+                "REJECT" => Outcomes {
+                    refused: true,
+                    enders: vec![(place(), target.to_owned())],
+                    ..Outcomes::default()
+                },
+                "RETURN" => {
+                    // What goes back comes out of this chain undecided, as what reaches its end does.
+                    if sure {
+                        return out;
+                    }
+                    // Rules after it are then asked perhaps.
+                    let rest = rules.get(rule.position..).unwrap_or_default();
+                    let mut after = self.rules(chain, rest, depth);
+                    if after.decides() {
+                        after.unsure.insert(0, place());
+                    }
+                    out.add(after, false);
+                    return out;
+                }
+                "MARK" | "CONNMARK" => {
+                    let set = rule.set_mark.as_deref().and_then(mark).filter(|_| sure && target == "MARK");
+                    self.packet.mark = match (self.packet.mark, set) {
+                        (Some(mark), Some((value, mask))) => Some((mark & !mask) ^ value),
+                        _ if target == "CONNMARK" && rule.other.iter().any(|word| word == "--save-mark") => {
+                            self.packet.mark
+                        }
+                        _ => None,
+                    };
+                    continue;
+                }
+                "" | "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "CHECKSUM" | "CLASSIFY" | "DSCP"
+                | "TOS" | "CT" | "NOTRACK" | "TTL" | "HL" | "ECN" | "SET" | "TCPOPTSTRIP" | "ULOG"
+                | "CONNSECMARK" | "SECMARK" | "RATEEST" | "HMARK" | "TEE" | "LED" => continue,
+                other if depth < DEEPEST && self.dump.chain(self.table, other).is_some() => {
+                    let next = self.dump.rules(self.table, other);
+                    let mark = self.packet.mark;
+                    let mut of = self.rules(other, next, depth + 1);
+                    if !sure && self.packet.mark != mark {
+                        self.packet.mark = None;
+                    }
+                    // `-g`: what comes back from there goes on where this chain was called.
+                    if sure && of.on && goes(rule) {
+                        out.add(of, true);
+                        return out;
+                    }
+                    if !of.decides() {
+                        continue;
+                    }
+                    if !sure {
+                        of.unsure.insert(0, place());
+                    }
+                    out.add(of, sure);
+                    if !out.on {
+                        return out;
+                    }
+                    continue;
+                }
+                // Nobody knows: other programs decide, or modules that are not known.
+                _ => Outcomes {
+                    on: true,
+                    accepted: true,
+                    dropped: true,
+                    enders: vec![(place(), target.to_owned())],
+                    ..Outcomes::default()
+                },
+            };
+            let mut decided = decided;
+            if !sure {
+                decided.unsure.push(place());
+            }
+            out.add(decided, sure);
+            if !out.on {
+                return out;
+            }
+        }
+        out
+    }
+}
+
+fn goes(rule: &Rule) -> bool {
+    rule.other.iter().any(|word| word == "-g")
+}
+
+/// `0x4000/0x4000`; one number is one of all bits.
+pub(super) fn mark(written: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match written.split_once('/') {
+        Some((value, mask)) => Some((number(value)?, number(mask)?)),
+        None => Some((number(written)?, u32::MAX)),
+    }
+}
+
+/// Whether a rule takes the packet.
+fn takes(rule: &Rule, packet: &Packet) -> Match {
+    let states = |states: &Not<String>| Match::of(packet.is_in(states.value.split(',')) != states.negated);
+    let mut all = rule.protocol.map_or(Match::Yes, |protocol| Match::of(protocol == packet.protocol));
+    all = all.and(rule.destination_port.map_or(Match::Yes, |port| Match::of(port == packet.port)));
+    all = all.and(rule.states.as_ref().map_or(Match::Yes, states));
+    all = all.and(Match::of(!rule.from_node || packet.client == Client::Node));
+    all = all.and(Match::of(!rule.to_node || packet.to_node));
+    let to = |net: &Not<ipnet::IpNet>| packet.is_to(net.value).not(net.negated);
+    all = all.and(rule.destination.as_ref().map_or(Match::Yes, to));
+    let from = |net: &Not<ipnet::IpNet>| packet.is_from(net.value).not(net.negated);
+    all = all.and(rule.source.as_ref().map_or(Match::Yes, from));
+    if let Some(asked) = &rule.mark {
+        let is = mark(&asked.value).map_or(Match::Perhaps, |(value, mask)| packet.is_marked(value, mask));
+        all = all.and(is.not(asked.negated));
+    }
+    if rule.recent.is_some() || rule.probability.is_some() {
+        all = all.and(Match::Perhaps);
+    }
+    all.and(others(rule, packet))
+}
+
+/// What else it asks for, in words that only some rules have.
+fn others(rule: &Rule, packet: &Packet) -> Match {
+    let mut all = Match::Yes;
+    let mut words = rule.other.iter().map(String::as_str).peekable();
+    let mut negated = false;
+    while let Some(word) = words.next() {
+        if word == "!" {
+            negated = true;
+            continue;
+        }
+        let not = std::mem::take(&mut negated);
+        let mut value = || words.next_if(|next| !next.starts_with('-') && *next != "!").unwrap_or_default();
+        let is = match word {
+            "-i" => packet.by_interface(value(), true),
+            "-o" => packet.by_interface(value(), false),
+            "--src-type" | "--dst-type" => {
+                let is = if word == "--dst-type" { packet.to_node } else { packet.client == Client::Node };
+                if value() == "LOCAL" { Match::of(is) } else { Match::Perhaps }
+            }
+            "-p" => Match::of(value() == packet.protocol.lower()),
+            "--dport" | "--dports" => ports(value(), packet.port),
+            // These say what a target does, not when.
+            "-g" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
+            | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
+                value();
+                continue;
+            }
+            _ => {
+                while words.next_if(|next| !next.starts_with('-') && *next != "!").is_some() {}
+                Match::Perhaps
+            }
+        };
+        all = all.and(is.not(not));
+    }
+    all
+}
+
+/// `80`, `80:90` or several of them with commas.
+fn ports(written: &str, port: u16) -> Match {
+    let mut all = Some(false);
+    for part in written.split(',') {
+        let (low, high) = part.split_once(':').unwrap_or((part, part));
+        let number = |text: &str, none: u16| if text.is_empty() { Some(none) } else { text.parse().ok() };
+        let is = number(low, 0).zip(number(high, u16::MAX)).map(|(low, high)| (low..=high).contains(&port));
+        all = all.zip(is).map(|(all, is)| all || is);
+    }
+    all.map_or(Match::Perhaps, Match::of)
+}

@@ -1,0 +1,438 @@
+//! What tables of others do with first packets, in a list of the whole ruleset: before translation, and at the hooks
+//! after it.
+//!
+//! Invariant: as the kernel walks: base chains of a hook in the order of their priorities, whatever table they are in;
+//! `accept` ends one base chain only, `drop` the packet's way. Conditions that a dump cannot tell leave both ways open
+//! ([`crate::service::passage`]). Source of the order: `include/uapi/linux/netfilter_ipv4.h`, `nft(8)`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::dump::net_of;
+use super::emit::TABLE;
+use super::foreign::OURS;
+use crate::service::fault::Place;
+use crate::service::follow::{Client, DEEPEST};
+use crate::service::passage::{Match, Outcomes, Packet};
+
+/// All tables of others that see a family's packets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Others {
+    /// By `family name`.
+    tables: BTreeMap<String, BTreeMap<String, Chain>>,
+    /// Elements of named sets and maps, by table and name.
+    sets: BTreeMap<(String, String), Vec<Value>>,
+    /// Tables of families that see packets elsewhere: of bridges and of devices.
+    pub elsewhere: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Chain {
+    base: Option<Base>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Base {
+    hook: String,
+    priority: i64,
+    drops_rest: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    handle: Option<u64>,
+    statements: Vec<Value>,
+}
+
+fn text(object: &Value, field: &str) -> Option<String> {
+    object.get(field).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Reads them.
+pub(super) fn read(items: &[Value], family: &str) -> Others {
+    let mut others = Others::default();
+    for (kind, object) in items.iter().filter_map(|item| item.as_object()?.iter().next()) {
+        let of = text(object, "family").unwrap_or_default();
+        let table = text(object, "table").unwrap_or_default();
+        let whole = format!("{of} {table}");
+        if kind == "chain"
+            && matches!(&*of, "bridge" | "netdev")
+            && object.get("hook").is_some()
+            && !others.elsewhere.contains(&whole)
+        {
+            others.elsewhere.push(whole.clone());
+        }
+        if table == TABLE || (of != family && of != "inet") {
+            continue;
+        }
+        match (kind.as_str(), text(object, "name"), text(object, "chain")) {
+            ("chain", Some(name), _) => {
+                let base = text(object, "hook").map(|hook| Base {
+                    hook,
+                    priority: object.get("prio").and_then(Value::as_i64).unwrap_or_default(),
+                    drops_rest: text(object, "policy").as_deref() == Some("drop"),
+                });
+                others.tables.entry(whole).or_default().entry(name).or_default().base = base;
+            }
+            ("rule", _, Some(chain)) => {
+                let statements = object.get("expr").and_then(Value::as_array).cloned().unwrap_or_default();
+                let handle = object.get("handle").and_then(Value::as_u64);
+                let chain = others.tables.entry(whole).or_default().entry(chain).or_default();
+                chain.rules.push(Rule { handle, statements });
+            }
+            ("set" | "map", Some(name), _) => {
+                let elements = object.get("elem").and_then(Value::as_array).cloned().unwrap_or_default();
+                others.sets.insert((whole, name), elements);
+            }
+            _ => {}
+        }
+    }
+    others
+}
+
+impl Others {
+    /// True when there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// What they do before translation.
+    pub(super) fn before(&self, packet: &mut Packet) -> Outcomes {
+        let hook = if packet.client == Client::Node { "output" } else { "prerouting" };
+        self.through(packet, &[(hook, false)])
+    }
+
+    /// What they do after it.
+    pub(super) fn after(&self, packet: &mut Packet) -> Outcomes {
+        let hooks: &[(&str, bool)] = match (packet.client, packet.to_node) {
+            (Client::Node, true) => &[("output", true), ("postrouting", true), ("input", true)],
+            (Client::Node, false) => &[("output", true), ("postrouting", true)],
+            (_, true) => &[("prerouting", true), ("input", true)],
+            (_, false) => &[("prerouting", true), ("forward", true), ("postrouting", true)],
+        };
+        self.through(packet, hooks)
+    }
+
+    fn through(&self, packet: &mut Packet, hooks: &[(&str, bool)]) -> Outcomes {
+        let mut whole = Outcomes::undecided();
+        for (hook, after) in hooks {
+            let translates = matches!(*hook, "prerouting" | "output");
+            let mut base: Vec<(i64, &String, &String, &Chain)> = Vec::new();
+            for (table, chains) in &self.tables {
+                for (name, chain) in chains {
+                    if let Some(of) = chain.base.as_ref().filter(|base| base.hook == *hook)
+                        && (!translates || (of.priority > OURS) == *after)
+                    {
+                        base.push((of.priority, table, name, chain));
+                    }
+                }
+            }
+            base.sort_by_key(|(priority, ..)| *priority);
+            for (_, table, name, chain) in base {
+                if !whole.passes() {
+                    return whole;
+                }
+                let mut walk = Walk { others: self, table, packet: *packet };
+                let mut out = walk.rules(name, &chain.rules, 0);
+                if out.on && chain.base.as_ref().is_some_and(|base| base.drops_rest) {
+                    out.on = false;
+                    out.dropped = true;
+                    out.enders.push((Place::within(table, name), "policy drop".to_owned()));
+                }
+                packet.mark = walk.packet.mark;
+                whole.then(out);
+            }
+        }
+        whole
+    }
+}
+
+struct Walk<'a> {
+    others: &'a Others,
+    table: &'a str,
+    packet: Packet,
+}
+
+impl Walk<'_> {
+    fn rules(&mut self, chain: &str, rules: &[Rule], depth: usize) -> Outcomes {
+        let mut out = Outcomes::undecided();
+        for (index, rule) in rules.iter().enumerate() {
+            let place =
+                Place { handle: rule.handle, position: Some(index + 1), ..Place::within(self.table, chain) };
+            let mut takes = Match::Yes;
+            for statement in &rule.statements {
+                let Some((word, body)) = statement.as_object().and_then(|one| one.iter().next()) else {
+                    takes = takes.and(Match::Perhaps);
+                    continue;
+                };
+                match word.as_str() {
+                    "match" => takes = takes.and(self.condition(body)),
+                    "counter" | "comment" | "log" | "notrack" | "flow" | "secmark" | "ct helper"
+                    | "ct timeout" | "ct expectation" | "set" | "map" | "dup" | "last" => {}
+                    "mangle" => {
+                        if takes != Match::No && body.to_string().contains("\"mark\"") {
+                            self.packet.mark = None;
+                        }
+                    }
+                    "vmap" => {
+                        let verdicts = self.verdicts(body);
+                        let certain = matches!(&*verdicts, [(Match::Yes, _)]);
+                        for (is, verdict) in verdicts {
+                            let takes = takes.and(is);
+                            if takes == Match::No {
+                                continue;
+                            }
+                            let rest = rules.get(index + 1..).unwrap_or_default();
+                            let sure = takes == Match::Yes && certain;
+                            if self.verdict(&verdict, (chain, rest, &place), sure, depth, &mut out) {
+                                return out;
+                            }
+                        }
+                    }
+                    "limit" | "quota" | "xt" | "connlimit" | "ct count" => takes = takes.and(Match::Perhaps),
+                    _ => {
+                        if takes == Match::No {
+                            break;
+                        }
+                        let rest = rules.get(index + 1..).unwrap_or_default();
+                        let sure = takes == Match::Yes;
+                        if self.verdict(statement, (chain, rest, &place), sure, depth, &mut out) {
+                            return out;
+                        }
+                    }
+                }
+                if takes == Match::No {
+                    break;
+                }
+            }
+        }
+        out
+    }
+
+    /// Adds what a verdict does; true when the rest of the chain is not asked any more, or was asked already.
+    fn verdict(
+        &mut self,
+        verdict: &Value,
+        (chain, rest, place): (&str, &[Rule], &Place),
+        sure: bool,
+        depth: usize,
+        out: &mut Outcomes,
+    ) -> bool {
+        let Some((word, body)) = verdict.as_object().and_then(|one| one.iter().next()) else { return false };
+        let ended = |dropped: bool| Outcomes {
+            dropped,
+            refused: !dropped,
+            enders: vec![(place.clone(), word.clone())],
+            ..Outcomes::default()
+        };
+        let mut decided = match word.as_str() {
+            "accept" => Outcomes { accepted: true, ..Outcomes::default() },
+            "drop" => ended(true),
+            "reject" => ended(false),
+            "continue" | "masquerade" | "snat" => return false,
+            "return" if sure => return true,
+            "return" => {
+                let mut after = self.rules(chain, rest, depth);
+                if after.decides() {
+                    after.unsure.insert(0, place.clone());
+                }
+                out.add(after, false);
+                return true;
+            }
+            "jump" | "goto" => {
+                let target = body.get("target").and_then(Value::as_str).unwrap_or_default();
+                // Kubelet's, and those that a proxy in iptables mode left, which is told: nobody else's packets are
+                // dropped there, but the matches of iptables cannot be read in this list.
+                if target.starts_with("KUBE-") {
+                    return false;
+                }
+                let table = self.others.tables.get(self.table);
+                let next = table.and_then(|table| table.get(target)).filter(|_| depth < DEEPEST);
+                match next {
+                    Some(next) => {
+                        let mut of = self.rules(target, &next.rules, depth + 1);
+                        if sure && of.on && word == "goto" {
+                            out.add(of, true);
+                            return true;
+                        }
+                        if !of.decides() {
+                            return false;
+                        }
+                        if !sure {
+                            of.unsure.insert(0, place.clone());
+                        }
+                        out.add(of, sure);
+                        return !out.on;
+                    }
+                    None => Outcomes { on: true, accepted: true, ..ended(true) },
+                }
+            }
+            _ => Outcomes { on: true, accepted: true, ..ended(true) },
+        };
+        if !sure {
+            decided.unsure.push(place.clone());
+        }
+        out.add(decided, sure);
+        !out.on
+    }
+
+    /// The verdicts that a map may give: one that is certain ends the list.
+    fn verdicts(&self, body: &Value) -> Vec<(Match, Value)> {
+        let Some(key) = body.get("key") else { return Vec::new() };
+        let data = body.get("data");
+        let named = data.and_then(Value::as_str).and_then(|name| self.named(name));
+        let elements = named.or_else(|| data?.get("set")?.as_array());
+        let mut found = Vec::new();
+        for element in elements.into_iter().flatten() {
+            let Some([value, verdict]) = element.as_array().map(Vec::as_slice) else { continue };
+            let is = self.is(key, value);
+            if is == Match::No {
+                continue;
+            }
+            found.push((is, verdict.clone()));
+            if is == Match::Yes {
+                break;
+            }
+        }
+        found
+    }
+
+    fn named(&self, name: &str) -> Option<&Vec<Value>> {
+        let name = name.strip_prefix('@')?.to_owned();
+        self.others.sets.get(&(self.table.to_owned(), name))
+    }
+
+    fn condition(&self, body: &Value) -> Match {
+        let (Some(left), Some(right)) = (body.get("left"), body.get("right")) else { return Match::Perhaps };
+        match body.get("op").and_then(Value::as_str) {
+            Some("==" | "in") => self.is(left, right),
+            Some("!=") => self.is(left, right).not(true),
+            _ => Match::Perhaps,
+        }
+    }
+
+    /// Whether a field of the packet is a value, or among values.
+    fn is(&self, field: &Value, value: &Value) -> Match {
+        if let Some(values) = value.as_array().or_else(|| value.get("set")?.as_array()) {
+            return self.any(field, values);
+        }
+        if let Some(name) = value.as_str().filter(|name| name.starts_with('@')) {
+            return match self.named(name) {
+                // One that others fill while packets pass by has other elements than in the dump.
+                Some(values) if !values.is_empty() => self.any(field, values),
+                _ => Match::Perhaps,
+            };
+        }
+        // An element with a comment or a timeout.
+        let value = value.get("elem").and_then(|element| element.get("val")).unwrap_or(value);
+        let key = |of: &str, key: &str| field.get(of).and_then(|of| of.get(key)).and_then(Value::as_str);
+        let packet = &self.packet;
+        if let Some(name) = key("payload", "field") {
+            let of = key("payload", "protocol").unwrap_or_default();
+            let is_its = |of: &str| match of {
+                "tcp" | "udp" | "sctp" => Match::of(of == packet.protocol.lower()),
+                "icmp" | "icmpv6" | "dccp" | "arp" => Match::No,
+                _ => Match::Yes,
+            };
+            return match name {
+                "daddr" => self.net(value, |net| packet.is_to(net), packet.to),
+                "saddr" => self.net(value, |net| packet.is_from(net), None),
+                "dport" => is_its(of).and(in_range(value, u64::from(packet.port))),
+                "protocol" | "nexthdr" => protocol(value, packet),
+                _ => is_its(of).and(Match::Perhaps),
+            };
+        }
+        if let Some(name) = key("meta", "key") {
+            return match name {
+                "l4proto" => protocol(value, packet),
+                "nfproto" => Match::of(value.as_str() == Some(if self.is_v6() { "ipv6" } else { "ipv4" })),
+                "protocol" => Match::of(value.as_str() == Some(if self.is_v6() { "ip6" } else { "ip" })),
+                "iifname" | "iif" => packet.by_interface(value.as_str().unwrap_or("?"), true),
+                "oifname" | "oif" => packet.by_interface(value.as_str().unwrap_or("?"), false),
+                "mark" => {
+                    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                    number.map_or(Match::Perhaps, |number| packet.is_marked(number, u32::MAX))
+                }
+                _ => Match::Perhaps,
+            };
+        }
+        if let Some(name) = key("ct", "key") {
+            return match (name, value.as_str()) {
+                ("state", Some(state)) => Match::of(state == "new"),
+                ("status", Some("dnat")) => Match::of(packet.translated),
+                ("direction", Some(way)) => Match::of(way == "original"),
+                _ => Match::Perhaps,
+            };
+        }
+        if let Some(fib) = field.get("fib") {
+            let flags = fib.get("flags").map(ToString::to_string).unwrap_or_default();
+            let is_type = fib.get("result").and_then(Value::as_str) == Some("type");
+            return match (is_type, value.as_str()) {
+                (true, Some(kind)) if flags.contains("daddr") => {
+                    Match::of((kind == "local") == packet.to_node)
+                }
+                (true, Some("local")) if flags.contains("saddr") => Match::of(packet.client == Client::Node),
+                _ => Match::Perhaps,
+            };
+        }
+        Match::Perhaps
+    }
+
+    fn is_v6(&self) -> bool {
+        self.packet.to.is_some_and(|address| address.is_ipv6())
+    }
+
+    fn any(&self, field: &Value, values: &[Value]) -> Match {
+        let mut all = Match::No;
+        for value in values {
+            match self.is(field, value) {
+                Match::Yes => return Match::Yes,
+                Match::Perhaps => all = Match::Perhaps,
+                Match::No => {}
+            }
+        }
+        all
+    }
+
+    fn net(&self, value: &Value, is: impl Fn(IpNet) -> Match, address: Option<IpAddr>) -> Match {
+        if let Some(net) = net_of(value) {
+            // A table of both families asks each for its own.
+            let same = self.packet.to.is_none_or(|to| to.is_ipv4() == net.addr().is_ipv4());
+            return if same { is(net) } else { Match::No };
+        }
+        let bounds = value.get("range").and_then(Value::as_array).map(Vec::as_slice);
+        if let (Some([low, high]), Some(address)) = (bounds, address) {
+            let bound = |value: &Value| value.as_str().and_then(|text| text.parse::<IpAddr>().ok());
+            if let (Some(low), Some(high)) = (bound(low), bound(high)) {
+                return Match::of((low..=high).contains(&address));
+            }
+        }
+        Match::Perhaps
+    }
+}
+
+fn protocol(value: &Value, packet: &Packet) -> Match {
+    match (value.as_str(), value.as_u64()) {
+        (Some(name), _) => Match::of(name == packet.protocol.lower()),
+        (_, Some(number)) => Match::of(number == u64::from(packet.protocol.number())),
+        _ => Match::Perhaps,
+    }
+}
+
+fn in_range(value: &Value, number: u64) -> Match {
+    if let Some(written) = value.as_u64() {
+        return Match::of(written == number);
+    }
+    match value.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([low, high]) => match (low.as_u64(), high.as_u64()) {
+            (Some(low), Some(high)) => Match::of((low..=high).contains(&number)),
+            _ => Match::Perhaps,
+        },
+        _ => Match::Perhaps,
+    }
+}

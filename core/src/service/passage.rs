@@ -1,0 +1,272 @@
+//! A first packet on its way through rules that are not about Services: the kernel's chains after translation.
+//!
+//! Invariant: what a rule asks for and a dump cannot tell (interfaces, marks of others, sets) is neither taken for true
+//! nor for false: both ways are gone, and the packet's fate is certain only where all of them end alike.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+use super::fault::Place;
+use super::follow::{Client, Followed};
+use crate::model::port::Protocol;
+
+/// The packet, as these chains see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    /// Who sent it.
+    pub(super) client: Client,
+    /// Where to; `None` for some address of the node.
+    pub(super) to: Option<IpAddr>,
+    pub(super) port: u16,
+    pub(super) protocol: Protocol,
+    /// Whether that address is the node's own.
+    pub(super) to_node: bool,
+    /// Whether its destination was translated before.
+    pub(super) translated: bool,
+    /// Its mark; `None` when nobody knows.
+    pub(super) mark: Option<u32>,
+    /// Where pods are, if the rules say so.
+    pub(super) pods: Option<IpNet>,
+}
+
+impl Packet {
+    /// Whether it comes from an address in a net.
+    pub(super) fn is_from(&self, net: IpNet) -> Match {
+        match (self.client, self.pods) {
+            _ if net.prefix_len() == 0 => Match::Yes,
+            (Client::Pod, Some(pods)) if net.contains(&pods) => Match::Yes,
+            (Client::Pod, Some(pods)) if !pods.contains(&net) => Match::No,
+            (Client::Outside, Some(pods)) if pods.contains(&net) => Match::No,
+            _ => Match::Perhaps,
+        }
+    }
+
+    pub(super) fn is_to(&self, net: IpNet) -> Match {
+        match self.to {
+            Some(address) => Match::of(net.contains(&address)),
+            None => Match::Perhaps,
+        }
+    }
+
+    /// Whether connection tracking has it in one of these states.
+    pub(super) fn is_in(&self, mut states: impl Iterator<Item = impl AsRef<str>>) -> bool {
+        states.any(|state| match state.as_ref().to_ascii_uppercase().as_str() {
+            "NEW" => true,
+            "DNAT" => self.translated,
+            _ => false,
+        })
+    }
+
+    /// Whether it comes, or goes, by an interface; the loopback is the only one whose name is known.
+    pub(super) fn by_interface(&self, name: &str, comes: bool) -> Match {
+        let by_loopback = self.client == Client::Node && self.to_node;
+        match name {
+            "lo" => Match::of(by_loopback),
+            _ if by_loopback => Match::No,
+            // What the node itself sends came by none.
+            _ if comes && self.client == Client::Node => Match::No,
+            _ => Match::Perhaps,
+        }
+    }
+
+    pub(super) fn is_marked(&self, value: u32, mask: u32) -> Match {
+        self.mark.map_or(Match::Perhaps, |mark| Match::of(mark & mask == value))
+    }
+
+    /// In words.
+    fn words(&self) -> String {
+        let from = match self.client {
+            Client::Pod => "pods",
+            Client::Outside => "outside",
+            Client::Node => "the node itself",
+        };
+        match self.to {
+            Some(address) => format!("from {from} to {}", SocketAddr::new(address, self.port)),
+            None => format!("from {from} to node port {}", self.port),
+        }
+    }
+}
+
+/// Whether a condition is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    Yes,
+    No,
+    Perhaps,
+}
+
+impl Match {
+    pub(super) const fn of(is: bool) -> Self {
+        if is { Self::Yes } else { Self::No }
+    }
+
+    pub(super) const fn not(self, negated: bool) -> Self {
+        match self {
+            Self::Yes if negated => Self::No,
+            Self::No if negated => Self::Yes,
+            same => same,
+        }
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::No, _) | (_, Self::No) => Self::No,
+            (Self::Yes, Self::Yes) => Self::Yes,
+            _ => Self::Perhaps,
+        }
+    }
+}
+
+/// How a packet may come out of rules.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcomes {
+    /// Undecided: to what comes next in the same hook and table.
+    pub(super) on: bool,
+    /// Let through by this table.
+    pub(super) accepted: bool,
+    /// Dropped.
+    pub(super) dropped: bool,
+    /// Refused.
+    pub(super) refused: bool,
+    /// What drops or refuses it for certain, or perhaps, with the word.
+    pub(super) enders: Vec<(Place, String)>,
+    /// Rules with conditions that a dump cannot tell, where they decide.
+    pub(super) unsure: Vec<Place>,
+}
+
+/// What is certain of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Passes,
+    Dropped,
+    Refused,
+    Unsure,
+}
+
+impl Outcomes {
+    /// Nothing was asked yet.
+    pub(super) fn undecided() -> Self {
+        Self { on: true, ..Self::default() }
+    }
+
+    /// Adds how rules may decide that are asked of what is still undecided; `sure` when they are asked for certain.
+    pub(super) fn add(&mut self, other: Self, sure: bool) {
+        self.accepted |= other.accepted;
+        self.dropped |= other.dropped;
+        self.refused |= other.refused;
+        self.enders.extend(other.enders);
+        self.unsure.extend(other.unsure);
+        if sure {
+            self.on = other.on;
+        }
+    }
+
+    /// Whether it may be decided at all.
+    pub(super) const fn decides(&self) -> bool {
+        self.accepted || self.dropped || self.refused
+    }
+
+    /// The next table, hook or base chain: it sees what was let through so far.
+    pub(super) fn then(&mut self, next: Self) {
+        self.on = false;
+        self.accepted = next.accepted || next.on;
+        self.dropped |= next.dropped;
+        self.refused |= next.refused;
+        self.enders.extend(next.enders);
+        self.unsure.extend(next.unsure);
+    }
+
+    pub(super) const fn passes(&self) -> bool {
+        self.accepted || self.on
+    }
+
+    pub(super) const fn fate(&self) -> Fate {
+        match (self.passes(), self.dropped, self.refused) {
+            (true, false, false) => Fate::Passes,
+            (false, true, false) => Fate::Dropped,
+            (false, false, true) => Fate::Refused,
+            _ => Fate::Unsure,
+        }
+    }
+}
+
+/// Puts to the packets that were translated what the chains after translation do with them. What is not certain is
+/// told, and taken to pass.
+pub(super) fn arrive(followed: &mut Followed, mut of: impl FnMut(SocketAddr) -> (Packet, Outcomes)) {
+    let mut arrived = std::collections::BTreeMap::new();
+    for (to, share) in std::mem::take(&mut followed.shares.to) {
+        let (packet, outcomes) = of(to);
+        match outcomes.fate() {
+            Fate::Passes => {}
+            Fate::Dropped => {
+                followed.shares.silent += share;
+                told(&mut followed.strange, outcomes, &packet, "dropped");
+                continue;
+            }
+            Fate::Refused => {
+                followed.shares.refused += share;
+                told(&mut followed.strange, outcomes, &packet, "refused");
+                continue;
+            }
+            Fate::Unsure => unsure(&mut followed.unsure, &outcomes, &packet),
+        }
+        arrived.insert(to, share);
+    }
+    followed.shares.to = arrived;
+}
+
+/// Puts to packets what rules before translation do; false when none of them gets there.
+pub(super) fn before_translation(followed: &mut Followed, outcomes: Outcomes, packet: &Packet) -> bool {
+    let (share, how) = match outcomes.fate() {
+        Fate::Passes => return true,
+        Fate::Unsure => {
+            unsure(&mut followed.unsure, &outcomes, packet);
+            return true;
+        }
+        Fate::Dropped => (&mut followed.shares.silent, "dropped"),
+        Fate::Refused => (&mut followed.shares.refused, "refused"),
+    };
+    *share = 1.0;
+    told(&mut followed.strange, outcomes, packet, how);
+    false
+}
+
+/// Tells what ends the packet's way: the first that does for certain comes last.
+fn told(strange: &mut Vec<(Place, String)>, outcomes: Outcomes, packet: &Packet, how: &str) {
+    if let Some((place, word)) = outcomes.enders.into_iter().next_back() {
+        strange.push((place, format!("{word}: packets {} are {how}", packet.words())));
+    }
+}
+
+/// Tells what nobody knows.
+fn unsure(found: &mut Vec<String>, outcomes: &Outcomes, packet: &Packet) {
+    const MOST: usize = 3;
+    let ends = outcomes.enders.iter().map(|(place, word)| format!("{} ({word})", rule_words(place)));
+    let mut all: Vec<String> = outcomes.unsure.iter().map(rule_words).chain(ends).collect();
+    all.dedup();
+    let mut named: Vec<String> = Vec::new();
+    for one in all {
+        if !named.iter().any(|known| one.starts_with(known.as_str())) {
+            named.push(one);
+        }
+    }
+    let more = named.len().saturating_sub(MOST);
+    named.truncate(MOST);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    found.push(format!(
+        "whether packets {} pass: that depends on interfaces, marks, sources or sets that no dump tells, in {}{more}",
+        packet.words(),
+        named.join(", ")
+    ));
+}
+
+fn rule_words(place: &Place) -> String {
+    let Place { table, chain, .. } = place;
+    match (place.position, place.line, place.handle) {
+        (_, Some(line), _) => format!("{table} {chain} (line {line})"),
+        (_, _, Some(handle)) => format!("{table} {chain} (handle {handle})"),
+        (Some(position), ..) => format!("{table} {chain} (rule {position})"),
+        _ => format!("{table} {chain}"),
+    }
+}
