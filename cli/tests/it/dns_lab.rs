@@ -56,6 +56,12 @@ impl Bed {
         )
     }
 
+    /// Runs a line of the shell at a place of the lab.
+    fn at(&self, place: &str, line: &str) {
+        let run = self.netlab(&["lab", "exec", "--lab", "dns", place, "--", "sh", "-c", line]);
+        assert_eq!(run.code, Some(0), "{line}: {}{}", run.stdout, run.stderr);
+    }
+
     fn diagnose(&self, more: &[&str]) -> (Run, Value) {
         let fixed = ["dns", "diagnose", "t/app", "api", "--lab", "dns", "-o", "json"];
         let run = self.netlab(&[&fixed[..], more].concat());
@@ -109,6 +115,38 @@ fn a_policy_that_forgets_dns_is_named_from_what_the_pod_sees() {
     assert_eq!(run.code, Some(0), "{live:#}");
     let because = live["because"].to_string();
     assert!(because.contains("NetworkPolicy t/silence"), "{because}");
+}
+
+/// Lets the first packet of each UDP flow to port 53 through and no other.
+const FIRST_ONLY: &str = "nft 'add table inet t; add set inet t seen { type inet_service; flags dynamic,timeout; timeout 60s; }; \
+    add chain inet t c { type filter hook prerouting priority mangle; }; add rule inet t c udp dport 53 udp sport @seen drop; \
+    add rule inet t c udp dport 53 add @seen { udp sport }'";
+
+#[test]
+fn a_loss_that_only_the_second_question_of_a_socket_meets_is_seen_and_blamed_on_no_race() {
+    if !root_or_skip("a_loss_that_only_the_second_question_of_a_socket_meets_is_seen_and_blamed_on_no_race") {
+        return;
+    }
+    let bed = Bed::up(WORLD);
+    bed.at("node/n1", FIRST_ONLY);
+    for libc in ["glibc:2.36", "musl:1.2.5"] {
+        let (run, live) = bed.diagnose(&["--libc", libc]);
+        assert_eq!((run.code, &live["verdict"]["class"]), (Some(3), &"undetermined".into()), "{live:#}");
+        assert_eq!(
+            live["verdict"]["summary"], "of two questions from one socket the second is lost",
+            "{libc}"
+        );
+        let because = live["because"].to_string();
+        assert!(because.contains("lost the second; alone it was answered"), "{because}");
+        assert!(live["fixes"].to_string().contains("single-request-reopen"), "{:#}", live["fixes"]);
+    }
+    // Go asks from a socket for each: it meets nothing of it.
+    let (run, live) = bed.diagnose(&["--libc", "go:1.26"]);
+    assert_eq!((run.code, &live["verdict"]["class"]), (Some(0), &"healthy".into()), "{live:#}");
+    // Without a name the pair is asked for, too.
+    let run = bed.netlab(&["dns", "diagnose", "t/app", "--lab", "dns", "--libc", "glibc:2.36"]);
+    assert_eq!(run.code, Some(3), "{}", run.stdout);
+    assert!(run.stdout.contains("of two questions from one socket"), "{}", run.stdout);
 }
 
 #[test]

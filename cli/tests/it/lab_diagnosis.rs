@@ -61,8 +61,7 @@ const CASES: &[Case] = &[
     case("stale-udp", "cache", "F30"),
     case("undnat-udp", "cache", "F31"),
     case("conntrack-full", "cache", "F28"),
-    // The race is emulated by servers, so that no kernel counts it: what is lost is seen, and not why.
-    case("lost-twin", "cache", "undetermined"),
+    case("lost-twin", "cache", "F27"),
     // Nobody has a mode of it: no policy drops, and no Service is wrong.
     case("egress-drop", "cache", "undetermined"),
     case("tcp-drop", "cache", "undetermined"),

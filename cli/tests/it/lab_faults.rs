@@ -35,7 +35,7 @@ const SEEN: &[(&str, &[(&str, &str)])] = &[
     ("stale-udp", &[("conntrack 20053", "src=10.244.254.9"), ("vip", "10.96.12.9")]),
     ("undnat-udp", &[("conntrack 20054", "src=10.96.0.10"), ("vip", "10.96.12.9")]),
     ("conntrack-full", &[("ep often", "silent")]),
-    ("lost-twin", &[("vip aaaa", "silent"), ("vip", "10.96.12.9")]),
+    ("lost-twin", &[("glibc both", "slow 10.96.12.9"), ("vip aaaa", "NOERROR"), ("vip", "10.96.12.9")]),
     ("egress-drop", &[("vip", "silent"), ("connect", "open")]),
     ("tcp-drop", &[("vip", "10.96.12.9"), ("vip tcp", "silent")]),
     ("udp-drop", &[("vip", "silent"), ("vip tcp", "10.96.12.9")]),
@@ -134,6 +134,12 @@ fn probe(labs: &Labs, what: &str) -> String {
         "glibc" => {
             let run = labs.shell(&format!("netlab lab exec {CLIENT} -- timeout 20 getent ahostsv4 cache"));
             if run.code == Some(0) { run.stdout } else { "none".to_owned() }
+        }
+        "glibc both" => {
+            let start = Instant::now();
+            let run = labs.shell(&format!("netlab lab exec {CLIENT} -- timeout 20 getent ahosts cache"));
+            let slow = if start.elapsed() >= Duration::from_secs(4) { "slow " } else { "" };
+            format!("{slow}{}", run.stdout)
         }
         "connect" => {
             let connect = "timeout 0.7 bash -c 'echo >/dev/tcp/10.244.0.11/6379'";

@@ -165,6 +165,10 @@ pub struct Probe {
     /// The source port, where it was held fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
+    /// True when it left with the question for the name's other address type, one right after the other from one socket, as C
+    /// libraries ask.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub together: bool,
     /// The name, fully qualified, with its last dot.
     pub name: String,
     /// The record type: `A`, `AAAA`, `SRV`, `TXT`.
@@ -211,6 +215,11 @@ const fn dns_port() -> u16 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_dns_port(port: &u16) -> bool {
     *port == 53
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 const fn once() -> u32 {

@@ -8,7 +8,7 @@ use netlab_plugin::evidence::Transport;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::view::{Ask, View};
+use crate::view::{Ask, Together, View};
 
 pub(super) const STEP: Step = Step {
     id: "S7",
@@ -41,6 +41,10 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
                 parts.push(format!("{transport} {} {}", seen.reach.as_str(), seen.count()));
             }
         }
+    }
+    let company: Vec<_> = view.together().into_iter().filter(Together::is_company).collect();
+    for one in &company {
+        servers.entry(one.server.ip()).or_default().push(one.words());
     }
     let failing: Vec<String> = servers
         .into_iter()

@@ -44,11 +44,22 @@ pub(super) fn conclude(
     };
     let record = |missing: &[&str]| vec![format!("record {}", missing.join(", "))];
     if !because.is_empty() {
-        let fixes = if missing.is_empty() { Vec::new() } else { record(&missing) };
+        let mut fixes = if missing.is_empty() { Vec::new() } else { record(&missing) };
         let resolve = |name: &String| view.candidates(name).iter().any(Candidate::resolves);
         let names = &view.target.names;
         let works = !names.is_empty() && names.iter().all(resolve) && view.evidence.symptom().is_none();
-        let summary = if works {
+        let summary = if let Some((lost, others)) = view.lost_in_company() {
+            because.extend(others.iter().filter(|one| one.pairs > 0 && !one.is_company()).map(|one| {
+                format!("{}: of {} such pairs {} lost a half", one.server.ip(), one.pairs, one.halves)
+            }));
+            fixes.push(format!(
+                "find what drops all but the first packets of a flow to {}: `nft list ruleset` in the pod and on its node, devices between; \
+                 until then `options single-request-reopen` (glibc)",
+                lost.server.ip()
+            ));
+            let which = if lost.second { "the second is lost" } else { "one is lost" };
+            format!("of two questions from one socket {which}")
+        } else if works {
             format!("{} gets answers, and not all is in order", view.target)
         } else {
             format!("{} fails, and no known cause fits", view.target)
@@ -134,6 +145,16 @@ fn unasked(view: &View<'_>) -> Vec<String> {
         if view.canary(&Ask::from_pod().to([*server]).port(53).over(transport)).reach == Reach::NotAsked {
             left.push(format!("nameserver {server} over {transport}"));
         }
+    }
+    if view.asks_from_one_socket() {
+        let together = view.together();
+        let asked = |server: &IpAddr| together.iter().any(|one| one.server.ip() == *server && one.pairs > 0);
+        left.extend(
+            servers
+                .iter()
+                .filter(|server| !asked(server))
+                .map(|server| format!("A and AAAA of {server} from one socket, as C libraries ask")),
+        );
     }
     let of_cluster = |server: &IpAddr| {
         matches!(view.server(*server), Some(Server::ClusterDns(_) | Server::LinkLocal | Server::DnsPod(_)))

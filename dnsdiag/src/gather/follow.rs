@@ -1,6 +1,7 @@
 //! What the first answers leave open, and the questions that settle it.
 //!
-//! Invariant: pure. One datagram that is lost proves nothing, so whatever was lost where others came through is asked again.
+//! Invariant: pure. One datagram that is lost proves nothing, so whatever was lost where others came through is asked again, and
+//! what was lost in company is asked alone, too.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,6 +17,10 @@ use crate::view::is_canary;
 const APART: Duration = Duration::from_millis(300);
 /// Truncated answers that are asked for over TCP, at most.
 const CUT: usize = 2;
+/// Other servers that are asked for a pair that was lost, at most.
+const BESIDE: usize = 2;
+/// Lost questions of pairs that are looked at, at most.
+const PAIRS: usize = 4;
 /// The EDNS size of `CoreDNS` and of most resolvers (DNS flag day 2020).
 pub(super) const EDNS: u16 = 1232;
 
@@ -48,6 +53,16 @@ impl<'q> Open<'q> {
     fn was_silent(&self, index: usize) -> bool {
         let mut own = self.of(index).peekable();
         own.peek().is_some() && own.all(|observation| observation.outcome == Outcome::Silent)
+    }
+
+    /// The pod's UDP questions that nothing came back for while the same server answered others.
+    fn lost(&self) -> impl Iterator<Item = (usize, &'q Question)> {
+        self.questions.iter().enumerate().filter(|(index, question)| {
+            question.from == Position::Pod
+                && question.transport == Transport::Udp
+                && self.was_silent(*index)
+                && self.answers(&Position::Pod, question.server)
+        })
     }
 
     /// True when any question of this position over UDP to this server was answered.
@@ -84,16 +99,48 @@ pub(super) fn silent(open: &Open<'_>) -> Vec<usize> {
 
 /// The pod's UDP questions that were lost while others to the same server were answered, twice each.
 pub(super) fn lost(open: &Open<'_>) -> Vec<Again> {
-    let lost = open.questions.iter().enumerate().filter(|(index, question)| {
-        question.from == Position::Pod
-            && question.transport == Transport::Udp
-            && open.was_silent(*index)
-            && open.answers(&Position::Pod, question.server)
-    });
+    let lost = open.lost().filter(|(_, question)| question.socket.is_none());
     // Each once before any twice, where there is not room for all.
     let lost: Vec<usize> = lost.map(|(index, _)| index).collect();
     let both = [Duration::ZERO, APART];
     both.into_iter().flat_map(|wait| lost.iter().map(move |index| Again { index: *index, wait })).collect()
+}
+
+/// Pairs from one socket of which a question was lost: the sockets, to be asked again as they were, and their lost questions
+/// alone. So what is lost only in company is told from what is lost for its type or its name.
+pub(super) fn lost_together(open: &Open<'_>) -> (Vec<u32>, Vec<Question>) {
+    let mut sockets = Vec::new();
+    let mut alone = Vec::new();
+    for (_, question) in open.lost() {
+        let Some(socket) = question.socket else { continue };
+        if alone.len() >= PAIRS {
+            break;
+        }
+        if !sockets.contains(&socket) {
+            sockets.push(socket);
+        }
+        alone.push(Question { socket: None, times: 2, ..question.clone() });
+    }
+    // The same pair at what stands behind the server: without a translation between, nothing of it may be lost.
+    let Some(lost) = alone.first().cloned() else { return (sockets, alone) };
+    let mut free = open.questions.iter().filter_map(|question| question.socket).max().unwrap_or(0);
+    let mut others = BTreeSet::from([lost.server]);
+    for question in open.questions {
+        let beside = question.from == Position::Pod
+            && question.transport == Transport::Udp
+            && question.server.is_ipv4() == lost.server.is_ipv4();
+        if beside && others.len() <= BESIDE && others.insert(question.server) {
+            free += 1;
+            alone.extend(["A", "AAAA"].map(|record| Question {
+                server: question.server,
+                record,
+                times: 1,
+                socket: Some(free),
+                ..lost.clone()
+            }));
+        }
+    }
+    (sockets, alone)
 }
 
 /// What a truncated answer leads to, or one that is longer than it may be: the same over TCP, and with the size that EDNS
@@ -121,7 +168,8 @@ pub(super) fn cut(open: &Open<'_>) -> Vec<Question> {
             record => record,
         };
         for record in [question.record, other] {
-            let whole = Question { transport: Transport::Tcp, record, times: 1, ..question.clone() };
+            let whole =
+                Question { transport: Transport::Tcp, record, times: 1, socket: None, ..question.clone() };
             let is_same = |one: &Question| {
                 (&one.from, one.server, &one.name, one.record, one.transport)
                     == (&whole.from, whole.server, &whole.name, whole.record, whole.transport)
@@ -130,7 +178,7 @@ pub(super) fn cut(open: &Open<'_>) -> Vec<Question> {
                 more.push(whole);
             }
         }
-        more.push(Question { edns: Some(EDNS), times: 2, ..question.clone() });
+        more.push(Question { edns: Some(EDNS), times: 2, socket: None, ..question.clone() });
     }
     more
 }
@@ -160,6 +208,7 @@ pub(super) fn connections(open: &Open<'_>, port: Option<u16>) -> Vec<Question> {
             name: question.name.clone(),
             record: CONNECT,
             times: 1,
+            socket: None,
         };
         if !more.contains(&connection) && more.len() < 4 {
             more.push(connection);

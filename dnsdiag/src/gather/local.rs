@@ -14,7 +14,7 @@ use netlab_plugin::evidence::Position;
 
 use super::{Files, Found, Prober};
 use crate::bundle::layout;
-use crate::probe::{Observation, Probe};
+use crate::probe::{Observation, Order, Probe};
 
 /// Where a pod's `/etc` is.
 #[derive(Debug)]
@@ -249,6 +249,19 @@ pub struct LocalProber {
     pub dns_pods: BTreeMap<IpAddr, Netns>,
 }
 
+impl LocalProber {
+    /// What stands for a position when this server is asked.
+    fn netns(&self, from: &Position, server: IpAddr) -> Result<&Netns, String> {
+        let netns = match from {
+            Position::Pod => self.pod.as_ref(),
+            Position::Node => self.node.as_ref(),
+            Position::DnsPod => self.dns_pods.get(&server),
+            Position::OtherPod { .. } | Position::OtherNode(_) => None,
+        };
+        netns.ok_or_else(|| format!("no network namespace stands for {from}"))
+    }
+}
+
 impl Prober for LocalProber {
     fn positions(&self) -> Vec<Position> {
         let mut positions = Vec::new();
@@ -259,14 +272,18 @@ impl Prober for LocalProber {
     }
 
     fn ask(&self, from: &Position, probe: &Probe) -> Result<Observation, String> {
-        let netns = match from {
-            Position::Pod => self.pod.as_ref(),
-            Position::Node => self.node.as_ref(),
-            Position::DnsPod => self.dns_pods.get(&probe.server.ip()),
-            Position::OtherPod { .. } | Position::OtherNode(_) => None,
-        };
-        let netns = netns.ok_or_else(|| format!("no network namespace stands for {from}"))?;
-        let sent = netns.run(|| probe.send()).map_err(|error| in_words(&error))?;
-        sent.map_err(|error| in_words(&error))
+        let sent = self.netns(from, probe.server.ip())?.run(|| probe.send());
+        sent.map_err(|error| in_words(&error))?.map_err(|error| in_words(&error))
+    }
+
+    fn ask_together(
+        &self,
+        from: &Position,
+        probes: &[Probe],
+        order: Order,
+    ) -> Result<Vec<Observation>, String> {
+        let Some(first) = probes.first() else { return Ok(Vec::new()) };
+        let sent = self.netns(from, first.server.ip())?.run(|| Probe::send_together(probes, order));
+        sent.map_err(|error| in_words(&error))?.map_err(|error| in_words(&error))
     }
 }

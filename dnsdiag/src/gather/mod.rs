@@ -23,7 +23,8 @@ use netlab_plugin::evidence::{Counters, Evidence, Fact, Position, Reading};
 
 use crate::bundle::Bundle;
 use crate::bundle::layout::{self, Format};
-use crate::probe::{Observation, Probe};
+use crate::probe::{Observation, Order, Probe};
+use crate::resolv_conf::Dialect;
 use crate::view::View;
 
 pub use local::{LocalFiles, LocalProber, PodFiles};
@@ -64,6 +65,17 @@ pub trait Prober: Send + Sync {
     /// # Errors
     /// In words, when nothing could be asked from there at all.
     fn ask(&self, from: &Position, probe: &Probe) -> Result<Observation, String>;
+
+    /// Asks one server several questions over UDP from one socket, and waits; what becomes of each, in their order.
+    ///
+    /// # Errors
+    /// In words, when nothing could be asked from there at all.
+    fn ask_together(
+        &self,
+        from: &Position,
+        probes: &[Probe],
+        order: Order,
+    ) -> Result<Vec<Observation>, String>;
 }
 
 /// Limits on what is sent.
@@ -148,12 +160,17 @@ pub fn gather(
     }
     let counters = files.counters();
     let mut evidence = Evidence { facts };
-    let (asked, left_out) = {
+    let (asked, left_out, order) = {
         let view = View::new(&target, &evidence);
-        questions(&view, &prober.positions(), budget, random)
+        let (asked, left_out) = questions(&view, &prober.positions(), budget, random);
+        // glibc's `single-request`, which musl does not know.
+        let one_by_one = view
+            .conf()
+            .is_some_and(|conf| matches!(conf.dialect, Dialect::Glibc(_)) && conf.options.single_request);
+        (asked, left_out, if one_by_one { Order::OneByOne } else { Order::AtOnce })
     };
     gathered.not_examined.extend(left_out);
-    let answered = rounds::ask(asked, prober, budget, random, stop);
+    let answered = rounds::ask(asked, prober, budget, order, random, stop);
     for id in AFTER_THE_QUESTIONS {
         read(id, &mut evidence.facts);
     }

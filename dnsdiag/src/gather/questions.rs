@@ -43,6 +43,8 @@ pub struct Question {
     pub record: &'static str,
     /// How often, each from a socket of its own.
     pub times: u32,
+    /// The socket that it shares with the question for the name's other address type, by a number; `None` for one of its own.
+    pub socket: Option<u32>,
 }
 
 /// The questions for what the view knows, and what is left out of them, in words.
@@ -57,14 +59,31 @@ pub fn questions(
     let known = format!("kubernetes.default.svc.{domain}.");
     let nobody = format!("netlab-{random:08x}.{domain}.", random = random & 0xffff_ffff);
     let mut left_out = Vec::new();
-    let mut plan = Plan { asked: Vec::new(), positions };
+    let mut plan = Plan {
+        asked: Vec::new(),
+        positions,
+        pairs: view.asks_from_one_socket(),
+        over_tcp: view.conf().is_some_and(|conf| conf.options.use_vc),
+        sockets: 0,
+    };
     let servers = servers(view);
     if servers.is_empty() {
         left_out.push("probes: no nameserver and no DNS Service is known".to_owned());
     }
     let (udp, tcp) = (Transport::Udp, Transport::Tcp);
-    for server in &servers {
-        plan.ask(Position::Pod, *server, udp, &known, "A", 2);
+    let own = view.nameservers().len().min(servers.len());
+    // Only the first server is asked for the names: glibc and Go ask the next one only when the first fails, and then what else
+    // it is asked tells. musl asks all at once.
+    let of_names = if view.is_musl() == Some(true) { own.max(1) } else { 1 };
+    let paired = if view.target.names.is_empty() { 0 } else { of_names };
+    for (place, server) in servers.iter().enumerate() {
+        // Where no name is asked for by two questions from one socket, this one is.
+        if place < paired || !plan.pairs {
+            plan.ask(Position::Pod, *server, udp, &known, "A", 2);
+        } else {
+            plan.ask(Position::Pod, *server, udp, &known, "A", 1);
+            plan.ask_both(*server, &known);
+        }
         plan.ask(Position::Pod, *server, tcp, &known, "A", 1);
     }
     let endpoints = |transport| -> Vec<SocketAddr> { view.ready_dns_addresses(transport) };
@@ -90,14 +109,9 @@ pub fn questions(
         plan.ask_with_edns(*server, &known);
     }
     let names = names(view, &mut left_out);
-    // Only the first server: glibc and Go ask the next one only when the first fails, and then the rows above tell. musl asks
-    // all at once.
-    let own = view.nameservers().len().min(servers.len());
-    let at_once = if view.is_musl() == Some(true) { own.max(1) } else { 1 };
-    for server in servers.iter().take(at_once) {
+    for server in servers.iter().take(of_names) {
         for name in &names {
-            plan.ask(Position::Pod, *server, udp, name, "A", 1);
-            plan.ask(Position::Pod, *server, udp, name, "AAAA", 1);
+            plan.ask_both(*server, name);
         }
     }
     let who = |plan: &mut Plan<'_>, server: SocketAddr| {
@@ -132,8 +146,10 @@ fn outside(view: &View<'_>, plan: &mut Plan<'_>, server: SocketAddr, domain: &st
     let wanted =
         view.target.names.iter().map(|name| format!("{}.", view.intended(name).trim_end_matches('.')));
     let names: Vec<String> = wanted.filter(|name| !is_below(name, domain)).take(NAMES_OUTSIDE).collect();
+    // Once each was asked for already.
+    let again = if plan.pairs { AGAIN - 1 } else { AGAIN };
     for name in &names {
-        plan.ask(Position::Pod, server, udp, name, "A", AGAIN);
+        plan.ask(Position::Pod, server, udp, name, "A", again);
     }
     let label = nobody.split('.').next().unwrap_or_default();
     let suffixes = view.conf().map(|conf| conf.search).unwrap_or_default();
@@ -152,6 +168,11 @@ fn outside(view: &View<'_>, plan: &mut Plan<'_>, server: SocketAddr, domain: &st
 struct Plan<'p> {
     asked: Vec<Question>,
     positions: &'p [Position],
+    /// A and AAAA leave one socket.
+    pairs: bool,
+    /// They are asked over TCP: glibc and Go with `use-vc`.
+    over_tcp: bool,
+    sockets: u32,
 }
 
 impl Plan<'_> {
@@ -165,7 +186,31 @@ impl Plan<'_> {
                 name: name.to_owned(),
                 record: "A",
                 times: 1,
+                socket: None,
             });
+        }
+    }
+
+    /// A and AAAA as the pod's resolver asks for them.
+    fn ask_both(&mut self, server: SocketAddr, name: &str) {
+        if self.over_tcp {
+            self.ask(Position::Pod, server, Transport::Tcp, name, "A", 1);
+            self.ask(Position::Pod, server, Transport::Tcp, name, "AAAA", 1);
+        } else if !self.pairs {
+            self.ask(Position::Pod, server, Transport::Udp, name, "A", 1);
+            self.ask(Position::Pod, server, Transport::Udp, name, "AAAA", 1);
+        } else if self.positions.contains(&Position::Pod) {
+            self.sockets += 1;
+            self.asked.extend(["A", "AAAA"].map(|record| Question {
+                from: Position::Pod,
+                server,
+                transport: Transport::Udp,
+                edns: None,
+                name: name.to_owned(),
+                record,
+                times: 1,
+                socket: Some(self.sockets),
+            }));
         }
     }
 
@@ -181,7 +226,8 @@ impl Plan<'_> {
     ) {
         if self.positions.contains(&from) {
             let name = name.to_owned();
-            let question = Question { from, server, transport, edns: None, name, record, times };
+            let question =
+                Question { from, server, transport, edns: None, name, record, times, socket: None };
             let same = |one: &&mut Question| Question { times, ..(**one).clone() } == question;
             match self.asked.iter_mut().find(same) {
                 Some(known) => known.times = known.times.max(times),
@@ -250,6 +296,13 @@ fn within(asked: Vec<Question>, budget: &Budget, left_out: &mut Vec<String>) -> 
             kept.push(question);
         } else {
             dropped += 1;
+        }
+    }
+    // One whose twin was dropped leaves alone.
+    let sockets: Vec<Option<u32>> = kept.iter().map(|question| question.socket).collect();
+    for question in &mut kept {
+        if sockets.iter().filter(|socket| **socket == question.socket).count() < 2 {
+            question.socket = None;
         }
     }
     if dropped > 0 {

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use netlab_plugin::evidence::{Position, Probe as Row, Transport};
 
-use super::follow::{Again, Open, connections, cut, lost, silent};
+use super::follow::{Again, Open, connections, cut, lost, lost_together, silent};
 use super::row::rows;
 use super::{Budget, CONNECT, Prober, Question};
-use crate::probe::{self, Observation, Probe};
+use crate::probe::{self, Observation, Order, Probe};
 
+/// Before a pair that was lost is asked again: what lost it may have lasted for a moment.
+const APART: Duration = Duration::from_millis(300);
 /// Between the sends of one question: their losses tell nothing new when they leave together.
 const STAGGER: Duration = Duration::from_millis(40);
 /// How often somebody who waits looks whether to stop.
@@ -27,39 +29,48 @@ pub(super) struct Answered {
     pub(super) interrupted: bool,
 }
 
-/// One send of a question.
+/// One send: of a question, or of the two that share a socket.
 struct Send {
-    question: usize,
     wait: Duration,
     from: Position,
-    probe: Probe,
+    /// Each with its question.
+    probes: Vec<(usize, Probe)>,
+}
+
+/// Questions in sends.
+fn count(sends: &[Send]) -> usize {
+    sends.iter().map(|send| send.probes.len()).sum()
 }
 
 pub(super) fn ask(
     mut questions: Vec<Question>,
     prober: &Arc<dyn Prober>,
     budget: &Budget,
+    order: Order,
     random: u64,
     stop: &Arc<AtomicBool>,
 ) -> Answered {
     let mut ids = Ids(random);
     let mut answered = Answered { rows: Vec::new(), sent: 0, failed: Vec::new(), interrupted: false };
     let first = sends(&questions, 0, budget.patience, &mut ids);
-    answered.sent += u32::try_from(first.len()).unwrap_or(u32::MAX);
-    let mut seen = send(first, prober, stop, &mut answered);
+    answered.sent += u32::try_from(count(&first)).unwrap_or(u32::MAX);
+    let mut seen = send(first, prober, order, stop, &mut answered);
     if !answered.interrupted {
         let room = usize::try_from(budget.questions.saturating_sub(answered.sent)).unwrap_or(0);
         let mut second = second(&mut questions, &seen, budget, &mut ids);
-        if second.len() > room {
-            let more = second.len() - room;
+        let wanted = count(&second);
+        while count(&second) > room {
+            second.pop();
+        }
+        let more = wanted - count(&second);
+        if more > 0 {
             answered.failed.push(format!(
                 "probes: {more} questions were not asked again: a run sends {} at most",
                 budget.questions
             ));
-            second.truncate(room);
         }
-        answered.sent += u32::try_from(second.len()).unwrap_or(u32::MAX);
-        seen.extend(send(second, prober, stop, &mut answered));
+        answered.sent += u32::try_from(count(&second)).unwrap_or(u32::MAX);
+        seen.extend(send(second, prober, order, stop, &mut answered));
     }
     for (index, question) in questions.iter().enumerate() {
         let own: Vec<&Observation> =
@@ -83,10 +94,18 @@ fn second(
         .map(|again| (again, true))
         .chain(lost(&open).into_iter().map(|again| (again, false)))
         .collect();
-    let more = [cut(&open), connections(&open, budget.connect)].concat();
+    let (sockets, alone) = lost_together(&open);
+    let more = [alone, cut(&open), connections(&open, budget.connect)].concat();
     let start = questions.len();
+    let mut second: Vec<Send> = sockets
+        .into_iter()
+        .map(|socket| {
+            let twins = questions.iter().enumerate().filter(|(_, question)| question.socket == Some(socket));
+            pair(twins, APART, budget.patience, ids)
+        })
+        .collect();
     questions.extend(more);
-    let mut second = sends(questions, start, budget.patience, ids);
+    second.extend(sends(questions, start, budget.patience, ids));
     for (Again { index, wait }, from_any) in again {
         let Some(question) = questions.get(index) else { continue };
         let probe = if from_any {
@@ -94,9 +113,22 @@ fn second(
         } else {
             message(question, probe::Transport::Udp, budget.patience, ids.next())
         };
-        second.push(Send { question: index, wait, from: question.from.clone(), probe });
+        second.push(Send { wait, from: question.from.clone(), probes: vec![(index, probe)] });
     }
     second
+}
+
+/// The send of questions that share a socket.
+fn pair<'q>(
+    twins: impl Iterator<Item = (usize, &'q Question)>,
+    wait: Duration,
+    patience: Duration,
+    ids: &mut Ids,
+) -> Send {
+    let probes: Vec<(usize, Probe)> = twins
+        .map(|(index, question)| (index, message(question, probe::Transport::Udp, patience, ids.next())))
+        .collect();
+    Send { wait, from: Position::Pod, probes }
 }
 
 /// Each send of the questions from this one on.
@@ -108,9 +140,22 @@ fn sends(questions: &[Question], start: usize, patience: Duration, ids: &mut Ids
             Transport::Udp => probe::Transport::Udp,
             Transport::Tcp => probe::Transport::Tcp,
         };
+        if let Some(socket) = question.socket {
+            let is_twin = |one: &&(usize, &Question)| one.1.socket == Some(socket);
+            let all: Vec<(usize, &Question)> = questions.iter().enumerate().skip(start).collect();
+            let twins: Vec<(usize, &Question)> = all.iter().filter(is_twin).copied().collect();
+            if twins.first().is_some_and(|(first, _)| *first == index) {
+                sends.push(pair(twins.into_iter(), Duration::ZERO, patience, ids));
+            }
+            continue;
+        }
         for time in 0..question.times {
             let probe = message(question, transport, patience, ids.next());
-            sends.push(Send { question: index, wait: STAGGER * time, from: question.from.clone(), probe });
+            sends.push(Send {
+                wait: STAGGER * time,
+                from: question.from.clone(),
+                probes: vec![(index, probe)],
+            });
         }
     }
     sends
@@ -133,17 +178,23 @@ fn message(question: &Question, transport: probe::Transport, patience: Duration,
 fn send(
     sends: Vec<Send>,
     prober: &Arc<dyn Prober>,
+    order: Order,
     stop: &Arc<AtomicBool>,
     answered: &mut Answered,
 ) -> Vec<(usize, Observation)> {
     let (results, collected) = mpsc::channel();
     let mut waiting = 0usize;
-    for Send { question, wait, from, probe } in sends {
+    for Send { wait, from, probes } in sends {
         let (results, prober) = (results.clone(), Arc::clone(prober));
         let work = move || {
             std::thread::sleep(wait);
+            let (indices, probes): (Vec<usize>, Vec<Probe>) = probes.into_iter().unzip();
+            let seen = match probes.as_slice() {
+                [probe] => prober.ask(&from, probe).map(|seen| vec![seen]),
+                probes => prober.ask_together(&from, probes, order),
+            };
             // Nobody listens any more after a stop.
-            let _ = results.send((question, prober.ask(&from, &probe)));
+            let _ = results.send(seen.map(|seen| indices.into_iter().zip(seen).collect::<Vec<_>>()));
         };
         match std::thread::Builder::new().name("probe".to_owned()).spawn(work) {
             Ok(_) => waiting += 1,
@@ -154,11 +205,11 @@ fn send(
     let mut seen = Vec::new();
     while waiting > 0 {
         match collected.recv_timeout(TICK) {
-            Ok((question, Ok(observation))) => {
-                seen.push((question, observation));
+            Ok(Ok(observations)) => {
+                seen.extend(observations);
                 waiting -= 1;
             }
-            Ok((_, Err(why))) => {
+            Ok(Err(why)) => {
                 let why = format!("probes: {why}");
                 if !answered.failed.contains(&why) {
                     answered.failed.push(why);

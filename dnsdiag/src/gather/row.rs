@@ -50,6 +50,7 @@ fn row(question: &Question, seen: &[&Observation]) -> Option<Row> {
         transport: question.transport,
         edns: question.edns,
         source_port: None,
+        together: question.socket.is_some(),
         name: question.name.clone(),
         qtype: question.record.to_owned(),
         sent,

@@ -32,8 +32,9 @@ pub(super) fn keep(socket: &UdpSocket, ipv4: bool) -> nix::Result<()> {
     if ipv4 { setsockopt(socket, Ipv4RecvErr, &true) } else { setsockopt(socket, Ipv6RecvErr, &true) }
 }
 
-/// Takes what has come.
-pub(super) fn take(socket: &UdpSocket) -> Vec<Refusal> {
+/// Takes what has come, each with the number of the message that it is about, where enough of that came back (RFC 1812 section
+/// 4.3.2.3: the kernel gives what follows the UDP header).
+pub(super) fn take(socket: &UdpSocket) -> Vec<(Refusal, Option<u16>)> {
     let mut refusals = Vec::new();
     loop {
         let mut payload = [0u8; 512];
@@ -45,8 +46,12 @@ pub(super) fn take(socket: &UdpSocket) -> Vec<Refusal> {
         else {
             return refusals;
         };
+        let length = message.bytes;
         let Ok(messages) = message.cmsgs() else { continue };
-        refusals.extend(messages.filter_map(|message| match message {
+        let messages: Vec<ControlMessageOwned> = messages.collect();
+        let id =
+            payload.get(..length).and_then(|bytes| bytes.first_chunk()).map(|id| u16::from_be_bytes(*id));
+        let told = messages.into_iter().filter_map(|message| match message {
             ControlMessageOwned::Ipv4RecvErr(error, offender) => {
                 let offender = offender.map(|address| Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)));
                 refusal(&error, offender.map(IpAddr::V4))
@@ -56,7 +61,8 @@ pub(super) fn take(socket: &UdpSocket) -> Vec<Refusal> {
                 refusal(&error, offender.map(IpAddr::V6))
             }
             _ => None,
-        }));
+        });
+        refusals.extend(told.map(|refusal| (refusal, id)));
     }
 }
 

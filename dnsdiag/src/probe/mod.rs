@@ -73,6 +73,15 @@ pub enum QuestionError {
     },
 }
 
+/// How several questions leave one socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All at once, without a wait between them: as glibc and musl ask for A and AAAA.
+    AtOnce,
+    /// Each after the one before is answered or given up: glibc with `single-request`.
+    OneByOne,
+}
+
 /// What became of the question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
@@ -148,6 +157,16 @@ impl Probe {
             Transport::UdpFromAny => udp::from_any(self, &query),
             Transport::Tcp | Transport::Connect => tcp::ask(self, &query),
         })
+    }
+
+    /// Asks several questions of one server over UDP from one socket, from the network namespace of the calling thread. What
+    /// becomes of each is in their order; the first says from where and for how long.
+    ///
+    /// # Errors
+    /// Only what cannot be put into a message; nothing has been sent then.
+    pub fn send_together(probes: &[Self], order: Order) -> Result<Vec<Observation>, QuestionError> {
+        let queries = probes.iter().map(message::query).collect::<Result<Vec<_>, _>>()?;
+        Ok(udp::together(probes, &queries, order))
     }
 
     /// The address to bind: any, of the server's family.

@@ -55,7 +55,11 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let how = if *errors { "answers with errors" } else { found.reach.as_str() };
     let hit = Hit::high(format!("{} of {} DNS pods is bad: {name}", bad.len(), endpoints.len()))
         .because(format!("{name} ({address}) {how}, {} answered, from wherever it is asked", found.count()))
-        .because(format!("about {}% of the questions go there", 100 * bad.len() / endpoints.len()))
+        .because(format!(
+            "about {}% of the flows go there{}",
+            100 * bad.len() / endpoints.len(),
+            if *errors { String::new() } else { effect(view) }
+        ))
         .citing(found.ids.clone())
         .citing(good.iter().flat_map(|to| view.canary(&Ask::from_pod().at(*to)).ids))
         .fix(format!(
@@ -64,4 +68,25 @@ fn test(view: &View<'_>) -> Option<Hit> {
         ))
         .verify(format!("netlab dns query kubernetes.default.svc.cluster.local. --server {}", address.ip()));
     Some(hit)
+}
+
+/// What a resolver makes of a flow that nobody answers, as measured: connection tracking leads a flow to the endpoint that its first
+/// packet was led to, so what is asked again from the same port is asked of the same pod.
+fn effect(view: &View<'_>) -> String {
+    let options = view.conf().map(|conf| conf.options);
+    let (timeout, attempts) =
+        options.map_or((5, 2), |options| (options.timeout.max(1), options.attempts.max(1)));
+    match view.libc() {
+        Some(("musl", _)) => {
+            format!(": musl asks again from the same port, so the same pod, and gives up after {timeout} s")
+        }
+        Some(("go", _)) => {
+            format!(": Go asks again from a new port after {timeout} s, which may lead to another pod")
+        }
+        Some(_) => format!(
+            ": glibc asks again from the same port, so the same pod, {} s for each name tried",
+            timeout * attempts
+        ),
+        None => String::new(),
+    }
 }

@@ -9,12 +9,43 @@ pub(super) const RULE: Rule = Rule {
     id: "CONNTRACK-RACE",
     class: Class::NotDns,
     title: "A and AAAA from one socket race in connection tracking, and one of them is lost",
-    needs: &[layout::COUNTERS, layout::SYMPTOM, layout::PODS, layout::PROBES],
+    needs: &[layout::COUNTERS, layout::PODS, layout::PROBES],
     latent: false,
     test,
 };
 
+const FIX: &str =
+    "a DNS cache on each node (no translation), a newer kernel, or `single-request-reopen` (glibc only)";
+const VERIFY: &str = "conntrack -S | grep insert_failed   # on the node, before and after 100 lookups";
+
 fn test(view: &View<'_>) -> Option<Hit> {
+    by_pairs(view).or_else(|| by_symptom(view))
+}
+
+/// Pairs were asked from one socket, as C libraries ask, and lost halves that alone are answered, while the kernel counted
+/// insertions that failed. Without that count it is no race: a filter may drop all but the first packet of a flow.
+fn by_pairs(view: &View<'_>) -> Option<Hit> {
+    let (lost, others) = view.lost_in_company()?;
+    let failed = view.counter("conntrack.insert_failed")?;
+    let growth = failed.growth().filter(|growth| *growth > 0.0)?;
+    let summary = "two questions of one socket race in conntrack";
+    let hit = if growth >= f64::from(lost.halves) { Hit::high(summary) } else { Hit::medium(summary) };
+    let node = view.subject().and_then(|subject| subject.node().map(str::to_owned)).unwrap_or_default();
+    let mut hit = hit
+        .because(format!("{}: {}", lost.server.ip(), lost.words()))
+        .because(format!("{node}: conntrack.insert_failed grew by {growth:.0} meanwhile"))
+        .citing(lost.ids)
+        .citing([layout::COUNTERS]);
+    let untouched = others.iter().find(|one| one.halves == 0 && one.pairs > 0);
+    if let Some(other) = untouched {
+        hit = hit
+            .because(format!("{}, asked without a translation, answers both", other.server.ip()))
+            .citing(other.ids.clone());
+    }
+    Some(hit.fix(FIX).verify(VERIFY))
+}
+
+fn by_symptom(view: &View<'_>) -> Option<Hit> {
     let (id, symptom) = view.evidence.symptom()?;
     let seconds = symptom.seconds?;
     // glibc sends both again after 5 s, musl after 2.5 s.
@@ -42,8 +73,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .because(format!("{node}: conntrack.insert_failed grew by {growth:.0}"))
         .citing([id, layout::COUNTERS])
         .citing(segments.vip_udp.ids.clone())
-        .fix("a DNS cache on each node (no translation), a newer kernel, or `single-request-reopen` (glibc only)")
-        .verify("conntrack -S | grep insert_failed   # on the node, before and after 100 lookups");
+        .fix(FIX)
+        .verify(VERIFY);
     Some(if segments.vip_tcp.reach.answers() {
         hit.because("over TCP nothing is lost").citing(segments.vip_tcp.ids)
     } else {

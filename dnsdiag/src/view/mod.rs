@@ -21,6 +21,7 @@ mod segments;
 mod servers;
 mod subject;
 mod symptom;
+mod together;
 mod unallocated;
 mod wanted;
 
@@ -53,6 +54,7 @@ pub use segments::Segments;
 pub use servers::{ContainerState, LogClass, LogLine, log_lines};
 pub use subject::Subject;
 pub use symptom::{ErrorClass, error_class};
+pub use together::Together;
 pub use wanted::{NameserverSeen, TRUTH_FACTS, Wanted, is_connect, row_ids};
 
 /// The evidence, understood.

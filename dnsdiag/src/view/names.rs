@@ -116,7 +116,8 @@ impl View<'_> {
                 .iter()
                 .filter(|(_, probe)| probe.qtype == qtype && probe.name.eq_ignore_ascii_case(name))
                 .collect();
-            let (_, first) = all.first()?;
+            // What was lost and answered later is no silence: whoever asks again gets it.
+            let (_, first) = all.iter().find(|(_, probe)| probe.result != Outcome::Silent).or(all.first())?;
             Some(Told {
                 result: first.result,
                 records: !first.answers.is_empty(),

@@ -91,6 +91,7 @@ fn is(name: &str, value: &Value) -> bool {
         "string" => value.is_string(),
         "number" => value.is_number(),
         "integer" => value.is_u64() || value.is_i64(),
+        "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         other => panic!("type {other}"),
     }

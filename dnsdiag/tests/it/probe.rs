@@ -7,7 +7,7 @@ use std::time::Duration;
 use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
-use netlab_dnsdiag::probe::{Observation, Outcome, Probe, Transport};
+use netlab_dnsdiag::probe::{Observation, Order, Outcome, Probe, Transport};
 
 use crate::bed::{Bed, NOBODY, OTHER, ROUTER, SERVER, address, filter, inside};
 
@@ -336,5 +336,65 @@ fn what_is_no_name_is_refused_before_anything_is_sent() {
         };
         let error = question.send().expect_err("no question");
         assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+/// A and AAAA, as a C library numbers them.
+fn pair(server: &str, patience: Duration) -> [Probe; 2] {
+    let a = probe(server, Transport::Udp, patience);
+    [a.clone(), Probe { record: "AAAA".to_owned(), id: 4712, ..a }]
+}
+
+fn ask_pair(bed: &Bed, pair: &[Probe], order: Order) -> Vec<Observation> {
+    bed.pod
+        .run(|| Probe::send_together(pair, order))
+        .expect("the namespace can be entered")
+        .expect("a question")
+}
+
+/// Answers everything, from now on.
+fn answer_all(bed: &Bed) {
+    let socket =
+        bed.server.run(|| UdpSocket::bind((address(SERVER[0]), 53))).expect("entered").expect("a port");
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            bytes[2] |= 0x80;
+            let _ = socket.send_to(&bytes[..length], from);
+        }
+    });
+}
+
+#[test]
+fn a_pair_leaves_one_socket_and_what_is_lost_of_it_is_told_for_each() {
+    let Some(bed) = Bed::new() else { return };
+    answer_all(&bed);
+    let whole = ask_pair(&bed, &pair(SERVER[0], PATIENCE), Order::AtOnce);
+    assert_eq!(whole.iter().map(seen).collect::<Vec<_>>(), ["NOERROR", "NOERROR"]);
+    assert_eq!(whole[0].local, whole[1].local, "one socket");
+    // Whatever comes second from a port is dropped.
+    let rules = "table inet t { set s { type inet_service; flags dynamic; size 100; }\n chain c { type filter hook forward priority 0;\n \
+                 udp dport 53 udp sport @s drop\n udp dport 53 add @s { udp sport }\n }\n }\n";
+    inside(&bed.router, &["nft", "-f", "-"], rules);
+    for order in [Order::AtOnce, Order::OneByOne] {
+        let half = ask_pair(&bed, &pair(SERVER[0], SHORT), order);
+        assert_eq!(half.iter().map(seen).collect::<Vec<_>>(), ["NOERROR", "silence"], "{order:?}");
+    }
+}
+
+#[test]
+fn a_pair_that_is_refused_is_refused_for_both_though_one_error_comes() {
+    let Some(bed) = Bed::new() else { return };
+    for server in [SERVER[0], SERVER[1]] {
+        let start = std::time::Instant::now();
+        let refused = ask_pair(&bed, &pair(server, PATIENCE), Order::AtOnce);
+        assert_eq!(
+            refused.iter().map(seen).collect::<Vec<_>>(),
+            ["ECONNREFUSED", "ECONNREFUSED"],
+            "{refused:?}"
+        );
+        // A fresh IPv6 address takes its time; nobody waits for the second error.
+        assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+        assert!(!refused[0].refusals.is_empty(), "{refused:?}");
     }
 }

@@ -3,7 +3,6 @@
 use super::scene::{chain, forward, matching};
 use super::service::lost;
 use super::{Change, Fault, Layer, Scene, stuck};
-use crate::dns::{Act, Names, Rule};
 use crate::place::Place;
 
 /// The faults of conntrack.
@@ -59,9 +58,25 @@ pub(super) const CONNTRACK: &[Fault] = &[
         name: "lost-twin",
         mode: "F27",
         layer: Layer::Conntrack,
-        breaks: "of the two questions of a lookup, the second is lost the first time (the race of two packets of one flow)",
-        seen: "some lookups take exactly five seconds, and then work",
-        changes: |_| vec![Change::answer(Rule::new(Names::All, Act::SilenceOnce).of_type("AAAA"))],
+        breaks: "on the client's node the second question that leaves a socket is lost, once (the \
+                 race of two packets of one flow, which a kernel counts as insert_failed)",
+        seen: "lookups take exactly five seconds, and then work",
+        changes: |scene| {
+            // The second packet of a port within moments, once: a retry finds its flow known, and passes.
+            let rules = [
+                "udp dport 53 udp sport @over accept".to_owned(),
+                "udp dport 53 udp sport @seen add @over { udp sport } counter drop".to_owned(),
+                "udp dport 53 add @seen { udp sport }".to_owned(),
+            ];
+            let set = |name: &str, seconds: u32| {
+                format!(
+                    "  set {name} {{\n    type inet_service; flags dynamic,timeout; timeout {seconds}s;\n  }}\n"
+                )
+            };
+            let chain = chain("race", "filter", "prerouting", "mangle", &rules);
+            let set = format!("{}{}", set("seen", 2), set("over", 30));
+            vec![Change::rules(&scene.node(), format!("{set}{chain}"))]
+        },
     },
 ];
 

@@ -19,7 +19,7 @@ pub(super) const FAULTS: &[Fault] = &[
         mode: "F20",
         layer: Layer::Server,
         breaks: "one of the DNS pods takes questions and answers none",
-        seen: "some lookups take five seconds longer, by chance",
+        seen: "by chance some lookups fail after ten seconds, and others are answered at once",
         changes: |scene| {
             let Some(last) = scene.servers.last().filter(|_| scene.servers.len() > 1) else {
                 return Vec::new();

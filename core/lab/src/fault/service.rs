@@ -194,7 +194,7 @@ pub(super) const PROXY: &[Fault] = &[
         mode: "",
         layer: Layer::Proxy,
         breaks: "the rules lead some of the lookups to a DNS pod that is no more",
-        seen: "some lookups take five seconds longer, by chance",
+        seen: "by chance some lookups fail after ten seconds, and others are answered at once",
         changes: |scene| {
             let Some(server) = scene.servers.last() else { return Vec::new() };
             let Some(from) = server.addresses.iter().find(|address| address.is_ipv4()) else {

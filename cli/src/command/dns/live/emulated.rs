@@ -2,8 +2,9 @@
 //! namespace has none of its own of.
 //!
 //! Invariant: a number is emulated only while the fault that emulates it is in, by the very rule that does: the limit of a full
-//! connection table (`ct count over N`, because `nf_conntrack_max` is the machine's), and the packets that a provider's limit has
-//! dropped (`limit rate over`, because a virtual link has no allowance).
+//! connection table (`ct count over N`, because `nf_conntrack_max` is the machine's), the packets that a provider's limit has
+//! dropped (`limit rate over`, because a virtual link has no allowance), and the halves of races that were lost (kernels of today
+//! lose none).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -53,6 +54,10 @@ impl Elsewhere for Supervisor {
             }
             of_node.insert("conntrack.max".to_owned(), most);
             of_node.insert("conntrack.drop".to_owned(), dropped);
+        }
+        // A kernel counts the half of a race that it drops; so does the rule that emulates one.
+        if let Some(limit) = self.node.as_ref().and_then(|node| limit(node, "lost-twin")) {
+            of_node.insert("conntrack.insert_failed".to_owned(), limit.dropped);
         }
         if let Some(limit) = limit(&self.fabric, "upstream-limit") {
             of_node.insert(ALLOWANCE.to_owned(), limit.dropped);
