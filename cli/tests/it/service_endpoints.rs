@@ -198,3 +198,31 @@ endpoints: [{endpoints}]
         assert!(text.contains(said), "{service} {ports}: {text}");
     }
 }
+
+/// A sidecar's named port is one of the pod's, for Services and for policies.
+#[test]
+fn a_sidecar_s_port_is_known_to_services_and_policies() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("s.yaml");
+    let world = |restart: &str| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: n1}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: web, namespace: t, labels: {{app: web}}}}\n\
+             spec: {{nodeName: n1, containers: [{{name: c}}], initContainers: [{{name: proxy{restart}, ports: [{{name: http, containerPort: 15001}}]}}]}}\n\
+             status: {{podIP: 10.0.0.1}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: client, namespace: t}}\nspec: {{nodeName: n1}}\nstatus: {{podIP: 10.0.0.2}}\n---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {{name: web, namespace: t}}\nspec: {{clusterIP: 10.96.0.1, selector: {{app: web}}, ports: [{{port: 80, targetPort: http}}]}}\n---\n\
+             apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: http, namespace: t}}\n\
+             spec: {{podSelector: {{matchLabels: {{app: web}}}}, policyTypes: [Ingress], ingress: [{{ports: [{{port: http}}]}}]}}\n"
+        )
+    };
+    let file_name = file.to_str().expect("UTF-8");
+    for (restart, verdict, shown) in
+        [(", restartPolicy: Always", 0, "10.0.0.1:15001"), ("", 1, "it has no endpoint at all")]
+    {
+        fs::write(&file, world(restart)).expect("written");
+        let run = netlab(["policy", "eval", "-f", file_name, "--from", "t/client", "--to", "t/web:15001"]);
+        assert_eq!(run.code, Some(verdict), "{restart}: {}{}", run.stdout, run.stderr);
+        let run = netlab(["service", "endpoints", "-f", file_name, "t/web", "-o", "json"]);
+        assert_eq!(run.code, Some(verdict), "{}", run.stdout);
+        assert!(run.stdout.contains(shown), "{restart}: {}", run.stdout);
+    }
+}

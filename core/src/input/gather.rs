@@ -181,6 +181,7 @@ impl Gathered {
             Known::Node => objects.nodes.push(read(node, source)?),
             Known::Service => objects.services.push(read(node, source)?),
             Known::EndpointSlice => objects.endpoint_slices.push(read(node, source)?),
+            Known::Endpoints => objects.endpoints.push(read(node, source)?),
             Known::CronJob => objects.cron_jobs.push(read(node, source)?),
             Known::NetworkPolicy => objects.network_policies.push(read(node, source)?),
             Known::AdminNetworkPolicy => objects.admin_network_policies.push(read(node, source)?),
@@ -222,7 +223,7 @@ fn source(file: &Arc<str>, node: &Node<'_>, whole: bool) -> Source {
 
 /// Fields of cluster objects that something can be wrong with. A dump of 10,000 pods has a million others.
 fn is_read(path: &str) -> bool {
-    const FIELDS: [&str; 51] = [
+    const FIELDS: [&str; 55] = [
         "address",
         "addressType",
         "addresses",
@@ -241,6 +242,7 @@ fn is_read(path: &str) -> bool {
         "hostNetwork",
         "hostname",
         "hostnames",
+        "initContainers",
         "internalTrafficPolicy",
         "ip",
         "jobTemplate",
@@ -251,6 +253,7 @@ fn is_read(path: &str) -> bool {
         "nameservers",
         "namespace",
         "nodeName",
+        "notReadyAddresses",
         "options",
         "ownerReferences",
         "phase",
@@ -263,6 +266,7 @@ fn is_read(path: &str) -> bool {
         "protocol",
         "ready",
         "replicas",
+        "restartPolicy",
         "searches",
         "selector",
         "serving",
@@ -270,6 +274,7 @@ fn is_read(path: &str) -> bool {
         "spec",
         "status",
         "subdomain",
+        "subsets",
         "targetPort",
         "template",
         "type",

@@ -30,6 +30,7 @@ pub(super) enum Known {
     Node,
     Service,
     EndpointSlice,
+    Endpoints,
     Workload,
     CronJob,
     AdminNetworkPolicy,
@@ -51,12 +52,13 @@ impl Known {
     }
 }
 
-const KNOWN: [(&str, Known, &[&str]); 16] = [
+const KNOWN: [(&str, Known, &[&str]); 17] = [
     ("Namespace", Known::Namespace, &["v1"]),
     ("Pod", Known::Pod, &["v1"]),
     ("Node", Known::Node, &["v1"]),
     ("Service", Known::Service, &["v1"]),
     ("EndpointSlice", Known::EndpointSlice, &["discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"]),
+    ("Endpoints", Known::Endpoints, &["v1"]),
     ("Deployment", Known::Workload, APPS),
     ("ReplicaSet", Known::Workload, APPS),
     ("StatefulSet", Known::Workload, APPS),

@@ -4,6 +4,7 @@ use super::wire::admin_network_policy::AdminNetworkPolicy;
 use super::wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy;
 use super::wire::cluster_network_policy::ClusterNetworkPolicy;
 use super::wire::core_v1::{Namespace, Node, Pod};
+use super::wire::endpoints::Endpoints;
 use super::wire::network_policy::NetworkPolicy;
 use super::wire::service::{EndpointSlice, Service};
 use super::wire::workload::{CronJob, Workload};
@@ -31,6 +32,8 @@ pub struct Objects {
     pub services: Vec<Sourced<Service>>,
     /// Endpoint slices.
     pub endpoint_slices: Vec<Sourced<EndpointSlice>>,
+    /// Endpoints.
+    pub endpoints: Vec<Sourced<Endpoints>>,
     /// Workloads that stamp pods.
     pub workloads: Vec<Sourced<Workload>>,
     /// Cron jobs.

@@ -23,6 +23,7 @@ use super::wire::admin_network_policy::AdminNetworkPolicy;
 use super::wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy;
 use super::wire::cluster_network_policy::ClusterNetworkPolicy;
 use super::wire::core_v1::{Namespace, Node, Pod};
+use super::wire::endpoints::Endpoints;
 use super::wire::meta::ObjectMeta;
 use super::wire::network_policy::NetworkPolicy;
 use super::wire::service::{EndpointSlice, Service};
@@ -192,7 +193,7 @@ macro_rules! kinded {
 }
 
 kinded! {
-    AdminNetworkPolicy BaselineAdminNetworkPolicy ClusterNetworkPolicy CronJob EndpointSlice Namespace NetworkPolicy
+    AdminNetworkPolicy BaselineAdminNetworkPolicy ClusterNetworkPolicy CronJob EndpointSlice Endpoints Namespace NetworkPolicy
     Node Pod Service
 }
 
@@ -220,6 +221,7 @@ macro_rules! lists {
         $what!($objects.nodes);
         $what!($objects.services);
         $what!($objects.endpoint_slices);
+        $what!($objects.endpoints);
         $what!($objects.workloads);
         $what!($objects.cron_jobs);
         $what!($objects.network_policies);
@@ -266,6 +268,7 @@ impl Objects {
         append_list!(nodes);
         append_list!(services);
         append_list!(endpoint_slices);
+        append_list!(endpoints);
         append_list!(workloads);
         append_list!(cron_jobs);
         append_list!(network_policies);

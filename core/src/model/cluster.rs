@@ -84,7 +84,7 @@ pub struct Pod {
     pub ready: Option<bool>,
     /// `metadata.deletionTimestamp` is set: it is being ended.
     pub terminating: bool,
-    /// `spec.containers[].ports`, in order.
+    /// `spec.containers[].ports` in order, then those of sidecars: `spec.initContainers[]` with `restartPolicy: Always`.
     pub ports: Vec<ContainerPort>,
     /// How it resolves names and what it is called; `None` when the spec says nothing of that.
     pub dns: Option<Box<PodDns>>,

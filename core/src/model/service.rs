@@ -132,6 +132,8 @@ pub struct EndpointSlice {
     pub ports: Vec<EndpointPort>,
     /// `endpoints`.
     pub endpoints: Vec<Endpoint>,
+    /// True when the input has an Endpoints object instead, and this is what the `EndpointSliceMirroring` controller makes of it.
+    pub mirrored: bool,
     /// Where it was written.
     pub source: Source,
 }

@@ -219,10 +219,7 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
             ));
         }
     }
-    if not_proxied.is_none()
-        && service.selector.is_none()
-        && slices.slices.is_empty()
-        && !cluster.endpoint_slices.is_empty()
+    if not_proxied.is_none() && service.selector.is_none() && slices.slices.is_empty() && has_slices(cluster)
     {
         let what =
             "it has no selector, and none of the slices in the input is its own: nobody has written one";
@@ -244,14 +241,21 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
 #[must_use]
 pub fn unknown_slices(cluster: &Cluster, key: &ObjectKey, service: &Service) -> Option<String> {
     // An input with slices of others would have its slices too.
-    let unknown =
-        service.selector.is_none() && not_proxied(service).is_none() && cluster.endpoint_slices.is_empty();
+    let unknown = service.selector.is_none()
+        && not_proxied(service).is_none()
+        && !has_slices(cluster)
+        && slices::of(cluster, key, service, slices::ENDPOINTS_PER_SLICE).slices.is_empty();
     unknown.then(|| {
         format!(
             "endpoint slices of {key}: it has no selector, so not the controller but somebody else writes them, and \
              the input has none"
         )
     })
+}
+
+/// Whether the input has slices of any Service, as a dump has; those that are only mirrored do not tell.
+fn has_slices(cluster: &Cluster) -> bool {
+    cluster.endpoint_slices.values().any(|slice| !slice.mirrored)
 }
 
 /// Why, with what a reader would else look for: endpoints that are ending, and a port of the slices that is nearly this.

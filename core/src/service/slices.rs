@@ -69,7 +69,10 @@ fn or_predicted<'a>(
     if given.is_empty() {
         predict(cluster, key, service, limit)
     } else {
-        Slices { slices: given, predicted: false, assumed: Vec::new() }
+        let assumed = given.values().any(|slice| slice.mirrored).then(|| {
+            "its Endpoints object is taken for the slices that the EndpointSliceMirroring controller makes of it".to_owned()
+        });
+        Slices { slices: given, predicted: false, assumed: assumed.into_iter().collect() }
     }
 }
 

@@ -281,3 +281,98 @@ fn values_that_the_api_refuses_are_errors_with_their_place() {
         assert!(loaded.cluster.services.is_empty(), "{spec}: a Service that is not understood is left out");
     }
 }
+
+/// `FindPort` looks through containers, then through sidecars; init containers that end are no holders of ports.
+#[test]
+fn a_named_port_may_be_a_sidecar_s() {
+    let of = |restart: &str, first: &str| {
+        format!(
+            "{NODES}{}apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: t, labels: {{app: s}}}}\nspec:\n  nodeName: n1\n  \
+             containers: [{{name: c{first}}}]\n  initContainers: [{{name: proxy{restart}, ports: [{{name: http, containerPort: 15001}}]}}]\n\
+             status: {{podIPs: [{{ip: 10.0.1.1}}], conditions: [{{type: Ready, status: 'True'}}]}}\n",
+            service("clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80, targetPort: http}]")
+        )
+    };
+    assert_eq!(reachable(&ask(&of(", restartPolicy: Always", ""), "n1")), ["/TCP 10.0.1.1:15001"]);
+    assert_eq!(reachable(&ask(&of("", ""), "n1")), ["/TCP "], "it is done before the pod is ready");
+    let both = of(", restartPolicy: Always", ", ports: [{name: http, containerPort: 8080}]");
+    assert_eq!(reachable(&ask(&both, "n1")), ["/TCP 10.0.1.1:8080"], "containers come first");
+}
+
+const ENDPOINTS: &str = "apiVersion: v1
+kind: Endpoints
+metadata: {name: s, namespace: t}
+subsets:
+- addresses: [{ip: 192.0.2.1, nodeName: n1}, {ip: 192.0.2.2}, {ip: '2001:db8::1'}]
+  notReadyAddresses: [{ip: 192.0.2.3}]
+  ports: [{name: '', port: 5432}]
+- addresses: [{ip: 192.0.2.4}]
+  ports: [{name: other, port: 5433}]
+---
+";
+
+/// As the `EndpointSliceMirroring` controller does for a Service without a selector.
+#[test]
+fn a_hand_made_endpoints_object_is_mirrored() {
+    let bare = service("clusterIP: 10.96.0.1, ports: [{port: 80}]");
+    let world = |service: &str, endpoints: &str| NODES.to_owned() + service + endpoints;
+    let answer = ask(&world(&bare, ENDPOINTS), "n1");
+    assert_eq!(
+        reachable(&answer),
+        ["/TCP 192.0.2.1:5432 192.0.2.2:5432"],
+        "those that are ready, by the port's name"
+    );
+    assert_eq!((answer.predicted, answer.not_examined.len()), (false, 0));
+    assert!(answer.assumed.iter().any(|what| what.contains("Endpoints object")), "{:?}", answer.assumed);
+    let local = service("clusterIP: 10.96.0.1, internalTrafficPolicy: Local, ports: [{port: 80}]");
+    assert_eq!(reachable(&ask(&world(&local, ENDPOINTS), "n1")), ["/TCP 192.0.2.1:5432"], "nodeName is kept");
+    for (what, service, endpoints) in [
+        (
+            "a selector",
+            service("clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80}]"),
+            ENDPOINTS.to_owned(),
+        ),
+        (
+            "skip-mirror",
+            bare.clone(),
+            ENDPOINTS.replace(
+                "namespace: t}",
+                "namespace: t, labels: {endpointslice.kubernetes.io/skip-mirror: 'true'}}",
+            ),
+        ),
+        (
+            "a leader",
+            bare.clone(),
+            ENDPOINTS.replace(
+                "namespace: t}",
+                "namespace: t, annotations: {control-plane.alpha.kubernetes.io/leader: '{}'}}",
+            ),
+        ),
+        ("another Service's", bare.clone(), ENDPOINTS.replace("name: s,", "name: else,")),
+    ] {
+        assert_eq!(reachable(&ask(&world(&service, &endpoints), "n1")), ["/TCP "], "{what}");
+    }
+    let slice = |by: &str| {
+        format!(
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: s-1, namespace: t, labels: {{kubernetes.io/service-name: s, endpointslice.kubernetes.io/managed-by: {by}}}}}\naddressType: IPv4\nports: [{{name: '', port: 80}}]\nendpoints: [{{addresses: [192.0.2.9]}}]\n---\n"
+        )
+    };
+    let dump = ask(&world(&bare, &(slice("endpointslicemirroring-controller.k8s.io") + ENDPOINTS)), "n1");
+    assert_eq!(reachable(&dump), ["/TCP 192.0.2.9:80"], "a dump has the controller's own slice");
+    let more = ask(&world(&bare, &(slice("somebody") + ENDPOINTS)), "n1");
+    assert_eq!(
+        reachable(&more),
+        ["/TCP 192.0.2.1:5432 192.0.2.2:5432 192.0.2.9:80"],
+        "and what others wrote counts, too"
+    );
+}
+
+#[test]
+fn an_endpoints_object_that_cannot_be_read_is_told() {
+    let text =
+        service("clusterIP: 10.96.0.1, ports: [{port: 80}]") + &ENDPOINTS.replace("192.0.2.2", "example.com");
+    let loaded = load([Document { name: "w.yaml".into(), text: text.into() }], &Budget::default());
+    let told: Vec<String> =
+        loaded.diagnostics.iter().map(|found| format!("{} {}", found.message, found.path)).collect();
+    assert_eq!(told, ["`example.com` is no IP address subsets[0].addresses[1].ip"]);
+}

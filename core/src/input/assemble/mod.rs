@@ -4,6 +4,7 @@
 //! nobody wrote (namespaces, nodes, pods of workloads, addresses) is in [`WireObjects`] too.
 
 mod address;
+mod mirror;
 mod node;
 mod note;
 mod owner;
@@ -34,6 +35,7 @@ pub fn assemble(objects: Objects) -> Loaded {
     let pods = namespaced("Pod", objects.pods, &mut diagnostics);
     let services = namespaced("Service", objects.services, &mut diagnostics);
     let slices = namespaced("EndpointSlice", objects.endpoint_slices, &mut diagnostics);
+    let endpoints = namespaced("Endpoints", objects.endpoints, &mut diagnostics);
     let policies = policies::Found {
         admin: cluster_scoped("AdminNetworkPolicy", objects.admin_network_policies, &mut diagnostics),
         baseline: cluster_scoped(
@@ -55,7 +57,8 @@ pub fn assemble(objects: Objects) -> Loaded {
     let (namespaces, wire_namespaces) = self::namespaces(namespaces, names);
 
     let services = service::services(services, &mut diagnostics);
-    let endpoint_slices = service::endpoint_slices(slices, &mut diagnostics);
+    let mut endpoint_slices = service::endpoint_slices(slices, &mut diagnostics);
+    mirror::mirror(endpoints, &services, &mut endpoint_slices, &mut diagnostics);
     let mut read = pod::read(pods, &workloads, &mut diagnostics);
     pod::stamp(&mut read, &workloads, &mut diagnostics);
 

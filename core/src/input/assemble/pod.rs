@@ -166,14 +166,25 @@ struct BadPort {
     hint: &'static str,
 }
 
+/// The containers whose ports count, with their paths: those that run as long as the pod does, sidecars after the others.
+/// Services look names up in that order (`pkg/api/v1/pod/util.go` `FindPort`, 1.32 and later), and networks that enforce
+/// policies know the ports of both (Calico since 3.29, Kube-OVN since 1.14).
+fn port_holders(spec: &wire::PodSpec) -> impl Iterator<Item = (String, &wire::Container)> {
+    let of = |field: &'static str, index: usize| format!("spec.{field}[{index}]");
+    let main = spec.containers.iter().flatten().enumerate();
+    let init = spec.init_containers.iter().flatten().enumerate();
+    let sidecars = init.filter(|(_, container)| container.is_sidecar());
+    main.map(move |(index, container)| (of("containers", index), container))
+        .chain(sidecars.map(move |(index, container)| (of("initContainers", index), container)))
+}
+
 /// Everything of the model that stands in `metadata` and `spec`, and the container ports that cannot be read.
 fn model(object: &wire::Pod, source: Source) -> (Pod, Vec<BadPort>) {
     let spec = object.spec.as_ref();
     let (mut ports, mut bad) = (Vec::new(), Vec::new());
-    for (index, container) in spec.and_then(|spec| spec.containers.as_ref()).into_iter().flatten().enumerate()
-    {
+    for (holder, container) in spec.into_iter().flat_map(port_holders) {
         for (number, port) in container.ports.iter().flatten().enumerate() {
-            let path = |field: &str| format!("spec.containers[{index}].ports[{number}].{field}");
+            let path = |field: &str| format!("{holder}.ports[{number}].{field}");
             let Some(protocol) = protocol(port.protocol.as_deref()) else {
                 let written = port.protocol.clone().unwrap_or_default();
                 bad.push(BadPort { written, path: path("protocol"), hint: "write TCP, UDP or SCTP" });

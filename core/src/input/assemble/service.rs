@@ -20,9 +20,9 @@ use crate::model::service::{
 /// The label that ties a slice to its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The label that takes a Service or slice away from the cluster's own proxy.
-const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+pub(super) const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 /// The label of slices of headless Services.
-const HEADLESS: &str = "service.kubernetes.io/headless";
+pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The label that names a slice's writer.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// The annotations that ask for hints in proportion to CPUs; the older one wins (`endpointslice/reconciler.go`).
@@ -32,12 +32,12 @@ const TOPOLOGY: [&str; 2] =
 const AFFINITY_SECONDS: i64 = 10_800;
 
 /// A value that cannot be read, and where.
-struct Bad {
-    message: String,
-    path: String,
+pub(super) struct Bad {
+    pub(super) message: String,
+    pub(super) path: String,
 }
 
-fn bad(message: String, path: impl Into<String>) -> Bad {
+pub(super) fn bad(message: String, path: impl Into<String>) -> Bad {
     Bad { message, path: path.into() }
 }
 
@@ -349,10 +349,10 @@ fn hints(
     hints.into_iter().flatten().map(|hint| hint.name.clone()).collect()
 }
 
-fn number(written: i64) -> Option<u16> {
+pub(super) fn number(written: i64) -> Option<u16> {
     u16::try_from(written).ok().filter(|port| *port != 0)
 }
 
-fn not_a_port(written: i64, path: String) -> Bad {
+pub(super) fn not_a_port(written: i64, path: String) -> Bad {
     bad(format!("`{written}` is no port number"), path)
 }

@@ -9,6 +9,7 @@ use crate::input::wire::admin_network_policy::AdminNetworkPolicy;
 use crate::input::wire::baseline_admin_network_policy::BaselineAdminNetworkPolicy;
 use crate::input::wire::cluster_network_policy::ClusterNetworkPolicy;
 use crate::input::wire::core_v1::{Namespace, Node, Pod};
+use crate::input::wire::endpoints::Endpoints;
 use crate::input::wire::meta::ObjectMeta;
 use crate::input::wire::network_policy::NetworkPolicy;
 use crate::input::wire::service::{EndpointSlice, Service};
@@ -33,7 +34,7 @@ macro_rules! named {
 }
 
 named! {
-    AdminNetworkPolicy BaselineAdminNetworkPolicy ClusterNetworkPolicy CronJob EndpointSlice Namespace NetworkPolicy
+    AdminNetworkPolicy BaselineAdminNetworkPolicy ClusterNetworkPolicy CronJob EndpointSlice Endpoints Namespace NetworkPolicy
     Node Pod Service Workload
 }
 

@@ -43,7 +43,7 @@ pub enum NameError {
 }
 
 /// The kinds: their name, the short one, and whether they are in a namespace.
-const KINDS: [(&str, &str, bool); 16] = [
+const KINDS: [(&str, &str, bool); 17] = [
     ("NetworkPolicy", "netpol", true),
     ("AdminNetworkPolicy", "anp", false),
     ("BaselineAdminNetworkPolicy", "banp", false),
@@ -53,6 +53,7 @@ const KINDS: [(&str, &str, bool); 16] = [
     ("Node", "no", false),
     ("Service", "svc", true),
     ("EndpointSlice", "eps", true),
+    ("Endpoints", "ep", true),
     ("Deployment", "deploy", true),
     ("ReplicaSet", "rs", true),
     ("StatefulSet", "sts", true),

@@ -55,6 +55,9 @@ pub struct PodSpec {
     pub host_aliases: Option<Vec<HostAlias>>,
     /// `containers`.
     pub containers: Option<Vec<Container>>,
+    /// `initContainers`: those with `restartPolicy: Always` run beside the others, as sidecars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init_containers: Option<Vec<Container>>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -114,9 +117,20 @@ pub struct Container {
     pub name: String,
     /// `ports`.
     pub ports: Option<Vec<ContainerPort>>,
+    /// `restartPolicy`: of containers among `initContainers` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_policy: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+impl Container {
+    /// True for a container of `initContainers` that runs as long as the pod does (KEP-753).
+    #[must_use]
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
 }
 
 /// `ContainerPort`.

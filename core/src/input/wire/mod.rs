@@ -8,6 +8,7 @@ pub mod admin_network_policy;
 pub mod baseline_admin_network_policy;
 pub mod cluster_network_policy;
 pub mod core_v1;
+pub mod endpoints;
 pub mod meta;
 pub mod network_policy;
 pub mod service;

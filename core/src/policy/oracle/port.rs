@@ -52,7 +52,14 @@ pub(super) fn matches(port: &Port, protocol: IpProtocol, number: u16, named_on: 
 /// True when a container of the pod declares this number under this name for this protocol. A name may be
 /// declared several times, by several containers or for several protocols: each declaration counts.
 pub(super) fn has_named_port(pod: &Pod, name: &str, protocol: IpProtocol, number: i64) -> bool {
-    let containers = pod.spec.iter().flat_map(|spec| spec.containers.iter().flatten());
+    let sidecar = |container: &&crate::input::wire::core_v1::Container| {
+        container.restart_policy.as_deref() == Some("Always")
+    };
+    // Sidecars are declared among the init containers, and run as long as the others.
+    let containers = pod.spec.iter().flat_map(|spec| {
+        let init = spec.init_containers.iter().flatten().filter(sidecar);
+        spec.containers.iter().flatten().chain(init)
+    });
     containers.flat_map(|container| container.ports.iter().flatten()).any(|declared| {
         declared.name.as_deref() == Some(name)
             && Some(protocol_or_default(declared.protocol.as_ref())) == api_name(protocol)

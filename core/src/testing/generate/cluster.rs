@@ -130,13 +130,20 @@ fn pod(rng: &mut Rng, index: u8, namespace: &str, node: u8, families: Families, 
     };
     let mut metadata = metadata(Some(namespace), &format!("pod-{index}"));
     metadata.labels = some_labels(rng, &POD_LABELS);
+    let mut containers = containers(rng);
+    // Every fourth has its last container as a sidecar, every other fourth as one that is done before the pod starts.
+    let init = (containers.len() > 1 && index % 4 < 2).then(|| containers.pop()).flatten().map(|last| {
+        let restart_policy = index.is_multiple_of(4).then(|| "Always".to_owned());
+        vec![Container { restart_policy, ..last }]
+    });
     let ips: Vec<_> = addresses.iter().map(|ip| PodIp { ip: ip.clone() }).collect();
     Pod {
         metadata,
         spec: Some(PodSpec {
             node_name: (!addresses.is_empty()).then(|| node_name(node)),
             host_network: host_network.then_some(true),
-            containers: Some(containers(rng)),
+            containers: Some(containers),
+            init_containers: init,
             ..PodSpec::default()
         }),
         // A manifest that never met a cluster has no status: the product's reader chooses addresses for such pods.
