@@ -11,7 +11,7 @@ use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef, ProtocolRef};
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
-use netlab_core::model::service::{self, ServicePort};
+use netlab_core::model::service::ServicePort;
 use netlab_core::policy::backends::{Backend, backends, service_port};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
@@ -94,7 +94,6 @@ impl Question {
             let mut notes = about_service(&key, port, &behind);
             notes.splice(0..0, ends::about_address(&args.to.endpoint, &key));
             let found = cluster.services.get(&key);
-            notes.extend(found.and_then(|found| about_ranges(&args.to.endpoint, &key, found)));
             let headless = found.is_some_and(|found| found.headless);
             let addresses = match &args.to.endpoint {
                 EndpointRef::Address(address) => Some(vec![*address]),
@@ -189,18 +188,6 @@ fn about_service(key: &ObjectKey, port: &ServicePort, behind: &[Backend]) -> Vec
         port.port,
         ports.join(" or ")
     )]
-}
-
-/// What proxies do before policies, at the address of a load balancer: `spec.loadBalancerSourceRanges`.
-fn about_ranges(to: &EndpointRef, key: &ObjectKey, service: &service::Service) -> Option<String> {
-    let EndpointRef::Address(address) = to else { return None };
-    let ranges: Vec<String> = service.source_ranges.iter().map(ToString::to_string).collect();
-    (service.load_balancer_ips.contains(address) && !ranges.is_empty()).then(|| {
-        format!(
-            "at {address} the proxies of svc/{key} drop whoever is outside of {} (loadBalancerSourceRanges); that was not examined",
-            ranges.join(", ")
-        )
-    })
 }
 
 /// Compiles for analysis: no limit but the map layout's.

@@ -154,12 +154,13 @@ fn sentence(route: &Route, protocol: Option<&str>) -> String {
         (_, "spread", false) => "; they see the node's address",
         _ => "",
     };
-    match route.to {
-        RouteKind::FromThisNode => {
-            format!("{address} asked by the node or its pods: {what}, wherever they run")
-        }
-        _ => format!("{address} {what}{client}"),
+    if route.to == RouteKind::FromThisNode {
+        return format!("{address} asked by the node or its pods: {what}, wherever they run");
     }
+    let only = route.source_ranges.as_ref().map_or_else(String::new, |ranges| {
+        format!("; only for {} (loadBalancerSourceRanges), others are dropped, pods too", ranges.join(", "))
+    });
+    format!("{address} {what}{client}{only}")
 }
 
 /// Wide enough for the longest label.

@@ -115,6 +115,10 @@ fn beside(port: &PortTrace) -> Vec<String> {
     let mut well = Vec::new();
     for address in port.addresses.iter().filter(|address| !is_told(address)) {
         let whose = whose(port, address);
+        if let Some(ranges) = &address.source_ranges {
+            let only = format!("{whose}: only for {} (loadBalancerSourceRanges)", ranges.join(", "));
+            lines.extend(wrap(&only, WIDTH - 8));
+        }
         if !address.symptom.is_none() {
             lines.push(format!("{whose}: {}", address.symptom));
         } else if let Some(why) = &address.by_design {

@@ -226,3 +226,27 @@ fn a_sidecar_s_port_is_known_to_services_and_policies() {
         assert!(run.stdout.contains(shown), "{restart}: {}", run.stdout);
     }
 }
+
+#[test]
+fn who_may_come_to_a_balancer_is_said() {
+    let world = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: t}\n\
+        spec: {type: LoadBalancer, clusterIP: 10.96.0.1, loadBalancerSourceRanges: [203.0.113.0/24, '2001:db8::/32'], ports: [{port: 80, nodePort: 30080}]}\n\
+        status: {loadBalancer: {ingress: [{ip: 198.51.100.7}]}}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+        metadata: {name: web-1, namespace: t, labels: {kubernetes.io/service-name: web}}\naddressType: IPv4\nports: [{name: '', port: 80}]\nendpoints: [{addresses: [10.0.0.1]}]\n";
+    let question = ["service", "endpoints", "-f", "-", "t/web"];
+    let run = netlab_reading(world, &question);
+    let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "only for 203.0.113.0/24 (loadBalancerSourceRanges), others are dropped, pods too";
+    assert_eq!((run.code, text.matches(said).count()), (Some(0), 1), "{}", run.stdout);
+    let run = netlab_reading(world, &[&question[..], &["-o", "json"]].concat());
+    let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let ranges: Vec<(&str, &serde_json::Value)> = value["nodes"][0]["ports"][0]["routes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|route| (route["to"].as_str().expect("a kind"), &route["sourceRanges"]))
+        .collect();
+    let null = serde_json::Value::Null;
+    let only = serde_json::json!(["203.0.113.0/24"]);
+    assert_eq!(ranges, [("clusterIp", &null), ("nodePort", &null), ("loadBalancer", &only)]);
+}

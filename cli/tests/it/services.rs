@@ -303,10 +303,40 @@ fn the_address_decides_which_endpoints_and_which_family_are_asked() {
         let (found, sent, notes) = by_address(TO_ONE, from, to);
         assert_eq!((found.as_str(), sent.as_slice()), (verdict, owned(packets).as_slice()), "{to}: {notes}");
     }
-    let (_, _, notes) = by_address("", "203.0.113.1", "198.51.100.8:80");
-    assert!(notes.contains("drop whoever is outside of 203.0.113.0/24, 10.0.0.0/8"), "{notes}");
-    let (_, _, notes) = by_address("", "203.0.113.1", "198.51.100.7:80");
-    assert!(!notes.contains("drop whoever"), "{notes}");
+}
+
+/// Proxies drop who is outside of a balancer's ranges before any policy is asked, pods and nodes too.
+#[test]
+fn who_is_outside_of_a_balancer_s_ranges_gets_no_verdict_but_the_reason() {
+    let narrow = BY_ADDRESS.replace("[203.0.113.0/24, 10.0.0.0/8]", "[203.0.113.0/24]");
+    let ask = |text: &str, from: &str, to: &str| {
+        let run =
+            netlab_reading(text, &["policy", "eval", "-f", "-", "--from", from, "--to", to, "-o", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        (json["verdict"].to_string().replace('"', ""), json["notes"].to_string())
+    };
+    for (from, to, verdict, said) in [
+        ("203.0.113.1", "198.51.100.8:80", "allow", None),
+        ("198.18.0.1", "198.51.100.8:80", "undefined", Some("proxies drop what comes from 198.18.0.1")),
+        ("x/client", "198.51.100.8:80", "undefined", Some("proxies drop what comes from 10.0.0.2")),
+        ("198.18.0.1", "198.51.100.7:80", "allow", None),
+        ("x/client", "10.96.0.7:80", "allow", None),
+    ] {
+        let (found, notes) = ask(&narrow, from, to);
+        assert_eq!(found, verdict, "{from} {to}: {notes}");
+        assert_eq!(said.map(|said| notes.contains(said)), said.map(|_| true), "{from} {to}: {notes}");
+        assert_eq!(said.is_some(), notes.contains("loadBalancerSourceRanges"), "{from} {to}: {notes}");
+    }
+    let (found, notes) = ask(BY_ADDRESS, "x/client", "198.51.100.8:80");
+    assert!(!notes.contains("loadBalancerSourceRanges"), "it is within 10.0.0.0/8: {notes}");
+    assert_ne!(found, "deny");
+    let chosen = narrow.replace("podIPs: [{ip: 10.0.0.2}, {ip: 'fd00:0:0:1::2'}], ", "");
+    let (found, notes) = ask(&chosen, "x/client", "198.51.100.8:80");
+    assert_eq!(found, "undefined", "{notes}");
+    assert!(notes.contains("the address of x/client is not in the input"), "{notes}");
+    let v6 = narrow.replace("ingress: [{ip: 198.51.100.8}]", "ingress: [{ip: '2001:db8::8'}]");
+    let (found, notes) = ask(&v6, "2001:db8:1::1", "[2001:db8::8]:80");
+    assert_eq!(found, "allow", "ranges of one family say nothing of the other: {notes}");
 }
 
 /// Another node leads on from its port to endpoints, and nobody asked their policies.

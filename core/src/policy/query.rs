@@ -179,10 +179,15 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                         Asked::Direct => pairs.push(direct),
                         Asked::Translated(all) => pairs.extend(all),
                         Asked::Not(why) => not_led.push(why),
+                        Asked::Dropped(why) => {
+                            if !not_asked.contains(&why) {
+                                not_asked.push(why);
+                            }
+                        }
                     }
                 }
             }
-            if pairs.len() == before && not_led.is_empty() && !ports.is_empty() {
+            if pairs.len() == before && not_led.is_empty() && not_asked.is_empty() && !ports.is_empty() {
                 let homeless = [(from, &sources), (to, &destinations)]
                     .into_iter()
                     .find(|(_, addresses)| addresses.is_empty());
@@ -208,11 +213,12 @@ enum Asked {
     Translated(Vec<Pair>),
     /// Not at all, for this reason.
     Not(String),
+    /// Not at all: proxies drop it, or may, before any policy is asked.
+    Dropped(String),
 }
 
 /// What the proxy of the source's node makes of a packet. Only pods' packets are judged before that.
 fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) -> Asked {
-    let Some(source) = policed_pod(cluster, &direct.from) else { return Asked::Direct };
     let tuple = direct.tuple;
     let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == tuple.protocol) else {
         return Asked::Direct;
@@ -228,6 +234,10 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
         }
         _ => (tuple.destination, tuple.destination_port, None),
     };
+    if let Some(why) = outside_of_ranges(cluster, direct, (address, port, protocol)) {
+        return Asked::Dropped(why);
+    }
+    let Some(source) = policed_pod(cluster, &direct.from) else { return Asked::Direct };
     let node = node_of(cluster, &source);
     let site = Site { cluster, node: &node, addresses: &[], wires: &[] };
     let Some(found) = translation(site, address, port, protocol) else {
@@ -265,6 +275,42 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             let to = |endpoint: &SocketAddr| owner(cluster, endpoint.ip());
             Asked::Translated(numbered.map(|(number, at)| pair(to(at), *at, number)).collect())
         }
+    }
+}
+
+/// Why proxies drop a packet to a balancer's address, or may: its source is in none of `loadBalancerSourceRanges`, or is not
+/// known. They ask for the address that they see, of pods and nodes too (`pkg/proxy/iptables/proxier.go`, `KUBE-FW-…`;
+/// `pkg/proxy/nftables/proxier.go`, `firewall-…`), and for ranges of the packet's family alone.
+fn outside_of_ranges(
+    cluster: &Cluster,
+    direct: &Pair,
+    (address, port, protocol): (IpAddr, u16, Protocol),
+) -> Option<String> {
+    let source = direct.tuple.source;
+    let (key, service) = cluster.services.iter().find(|(_, service)| {
+        service.load_balancer_ips.contains(&address)
+            && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
+    })?;
+    let ranges = || service.source_ranges.iter().filter(|range| range.addr().is_ipv4() == address.is_ipv4());
+    ranges().next()?;
+    let words = ranges().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let admits = format!("svc/{key} admits only {words} at {address} (loadBalancerSourceRanges)");
+    if !has_known_address(cluster, &direct.from) {
+        return Some(format!("{admits}, and the address of {} is not in the input", direct.from));
+    }
+    let is_admitted = ranges().any(|range| range.contains(&source));
+    (!is_admitted).then(|| format!("{admits}: proxies drop what comes from {source}"))
+}
+
+/// Whether the addresses of an end are those of the input, and not chosen.
+fn has_known_address(cluster: &Cluster, end: &End) -> bool {
+    let node = |name: &String| cluster.nodes.get(name).is_some_and(|node| !node.synthetic_addresses);
+    match end {
+        End::Pod(key) => cluster.pods.get(key).is_some_and(|pod| {
+            if pod.host_network { pod.node.as_ref().is_some_and(node) } else { !pod.synthetic_addresses }
+        }),
+        End::Node(name) => node(name),
+        End::Address(_) => true,
     }
 }
 

@@ -95,6 +95,10 @@ pub struct Route {
     pub endpoints: Vec<String>,
     /// True when the endpoint sees the client's own address.
     pub keeps_client_address: bool,
+    /// The only sources that may come by this address (`loadBalancerSourceRanges`): others are dropped, pods and nodes too;
+    /// null when all may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_ranges: Option<Vec<String>>,
 }
 
 /// The kinds of addresses of a service port.
@@ -304,13 +308,18 @@ fn routes(
     policy: TrafficPolicy,
     selection: &Selection,
 ) -> Vec<Route> {
+    // Of the family's alone: without one of those everybody may come.
+    let of_family = service.source_ranges.iter().filter(|range| AddressType::of(range.addr()) == family);
+    let ranges: Vec<String> = of_family.map(ToString::to_string).collect();
+    let ranges = Some(ranges).filter(|ranges| !ranges.is_empty());
     let route = |to: RouteKind, address: String, outcome: Outcome<'_>, keeps_client_address: bool| {
         let (outcome, endpoints) = match outcome {
             Outcome::Spread(set) => ("spread", words(set)),
             Outcome::Refused => ("refused", Vec::new()),
             Outcome::Dropped => ("dropped", Vec::new()),
         };
-        Route { to, address, outcome, endpoints, keeps_client_address }
+        let source_ranges = ranges.clone().filter(|_| to == RouteKind::LoadBalancer && outcome == "spread");
+        Route { to, address, outcome, endpoints, keeps_client_address, source_ranges }
     };
     let of = |address: &&std::net::IpAddr| AddressType::of(**address) == family;
     let at = |address: &std::net::IpAddr| std::net::SocketAddr::new(*address, port.port).to_string();

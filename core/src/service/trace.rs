@@ -151,6 +151,9 @@ pub struct AddressTrace {
     /// Why connections fail as they should, in words: nothing answers, or a policy keeps to the node, which has nothing;
     /// null when they should not fail.
     pub by_design: Option<String>,
+    /// The only sources that may come by this address (`loadBalancerSourceRanges`): others are dropped, and shares are of
+    /// those that may; null when all may.
+    pub source_ranges: Option<Vec<String>>,
     /// How the first packets are spread, by endpoint.
     pub shares: Vec<(String, f64)>,
 }
@@ -319,6 +322,11 @@ fn trace_port(
             symptom,
             sees,
             by_design: by_design(frontend, node),
+            source_ranges: Some(&port.source_ranges)
+                .filter(|ranges| {
+                    frontend.kind == RouteKind::LoadBalancer && !answering.is_empty() && !ranges.is_empty()
+                })
+                .map(|ranges| ranges.iter().map(ToString::to_string).collect()),
             shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
         if from == Client::Pod {
