@@ -16,6 +16,7 @@ mod kubelet;
 mod musl;
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -292,8 +293,44 @@ fn unused_option(conf: &mut ResolvConf, line: u32, word: &str) {
     }
 }
 
-/// A name that is an address to glibc and musl, which then ask nobody.
-pub(crate) fn literal(text: &str) -> Option<std::net::IpAddr> {
-    let v4 = address::inet_aton(text).map(std::net::IpAddr::V4);
-    v4.or_else(|| address::inet6(text).map(|(address, _)| std::net::IpAddr::V6(address)))
+/// A name that is an address.
+pub(crate) struct Literal {
+    pub(crate) address: IpAddr,
+    pub(crate) zone: Zone,
+}
+
+/// What is behind the `%` of an address.
+pub(crate) enum Zone {
+    /// Nothing, or what no interface has to bear.
+    Known,
+    /// It names an interface, which may exist or not.
+    Interface(String),
+    /// What this address cannot have: the library says that there is no such name, and asks nobody.
+    Refused,
+}
+
+/// A name that is an address to glibc and musl, which then ask nobody. Only an address within one link has a zone by
+/// name; a number is taken from all (`__inet6_scopeid_pton`, `__lookup_ipliteral`).
+pub(crate) fn literal(text: &str) -> Option<Literal> {
+    if let Some(address) = address::inet_aton(text) {
+        return Some(Literal { address: address.into(), zone: Zone::Known });
+    }
+    let (address, zone) = address::inet6(text)?;
+    let zone = match zone {
+        None => Zone::Known,
+        Some(zone) if zone.parse::<u32>().is_ok() => Zone::Known,
+        Some(zone) if address::is_link_local(address) && !zone.is_empty() => Zone::Interface(zone),
+        Some(_) => Zone::Refused,
+    };
+    Some(Literal { address: address.into(), zone })
+}
+
+/// A name that is an address to Go, whose zones are any text (`netip.ParseAddr`).
+pub(crate) fn go_literal(text: &str) -> Option<Literal> {
+    let address = match address::inet6(text) {
+        Some((_, Some(zone))) if zone.is_empty() => return None,
+        Some((address, _)) => address.into(),
+        None => text.parse().ok()?,
+    };
+    Some(Literal { address, zone: Zone::Known })
 }

@@ -25,7 +25,7 @@ pub use compare::{Comparison, compare, rc_name};
 pub use trace::{Lost, LostBecause, Query, Step, Then};
 
 use crate::answers::Answers;
-use crate::resolv_conf::{Dialect, Note, ResolvConf};
+use crate::resolv_conf::{self, Dialect, Literal, Note, ResolvConf, Zone};
 use crate::version::Version;
 
 /// Whose resolver.
@@ -257,7 +257,7 @@ pub struct Read {
     pub search: Vec<String>,
     /// The options.
     #[serde(flatten)]
-    pub options: crate::resolv_conf::Options,
+    pub options: resolv_conf::Options,
     /// What is worth saying, by line.
     pub notes: Vec<Note>,
 }
@@ -294,7 +294,7 @@ pub struct QueryPlan {
 pub fn plan(lookup: &Lookup, conf: &ResolvConf, libc: Libc, answers: &dyn Answers) -> QueryPlan {
     let servers: Vec<IpAddr> = conf.nameservers.iter().filter_map(|server| server.address).collect();
     let (candidates, runs) = match (numeric(lookup, libc), libc) {
-        (Some(run), _) => (Vec::new(), vec![run]),
+        (Some(runs), _) => (Vec::new(), runs),
         (None, Libc::Glibc(version)) => {
             (glibc::candidates(&lookup.name, conf), glibc::runs(lookup, conf, &servers, version, answers))
         }
@@ -352,15 +352,18 @@ pub fn plan(lookup: &Lookup, conf: &ResolvConf, libc: Libc, answers: &dyn Answer
 }
 
 /// An address needs no query.
-fn numeric(lookup: &Lookup, libc: Libc) -> Option<Run> {
-    let address = match libc {
-        Libc::Glibc(_) | Libc::Musl(_) => crate::resolv_conf::literal(&lookup.name),
-        Libc::Go(_) => lookup.name.parse().ok(),
+fn numeric(lookup: &Lookup, libc: Libc) -> Option<Vec<Run>> {
+    let Literal { address, zone } = match libc {
+        Libc::Glibc(_) | Libc::Musl(_) => resolv_conf::literal(&lookup.name),
+        Libc::Go(_) => resolv_conf::go_literal(&lookup.name),
     }?;
-    let fits = match lookup.family {
-        Family::Unspec => true,
-        Family::Inet => address.is_ipv4(),
-        Family::Inet6 => address.is_ipv6(),
+    let is_mapped = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    let fits = match (lookup.family, libc) {
+        (Family::Unspec, _) => true,
+        // `gaih_inet` makes an IPv4 address of one that is mapped.
+        (Family::Inet, Libc::Glibc(_)) => address.is_ipv4() || is_mapped(address),
+        (Family::Inet, _) => address.is_ipv4(),
+        (Family::Inet6, _) => address.is_ipv6(),
     };
     let rc = match (fits, libc) {
         (true, _) => 0,
@@ -370,12 +373,22 @@ fn numeric(lookup: &Lookup, libc: Libc) -> Option<Run> {
         (false, Libc::Musl(_)) => texts::NONAME,
         (false, Libc::Go(_)) => texts::AGAIN,
     };
-    let when = None;
     let text = match (fits, libc) {
         (true, _) => "ok, an address needs no DNS".to_owned(),
         (false, Libc::Go(_)) => "no suitable address found".to_owned(),
         (false, _) => texts::of(libc, rc),
     };
-    let outcome = Outcome { rc: Some(rc), millis: Some(0), text, when };
-    Some(Run { outcome, resolved: None, queries: Vec::new(), lost: Vec::new(), steps: Vec::new() })
+    let run = |rc: i32, text: &str, when: Option<String>| {
+        let outcome = Outcome { rc: Some(rc), millis: Some(0), text: text.to_owned(), when };
+        Run { outcome, resolved: None, queries: Vec::new(), lost: Vec::new(), steps: Vec::new() }
+    };
+    let refused = |when| run(texts::NONAME, &texts::of(libc, texts::NONAME), when);
+    Some(match zone {
+        Zone::Known => vec![run(rc, &text, None)],
+        Zone::Refused => vec![refused(None)],
+        Zone::Interface(name) => vec![
+            run(rc, &text, Some(format!("there is an interface `{name}`"))),
+            refused(Some(format!("there is no interface `{name}`"))),
+        ],
+    })
 }

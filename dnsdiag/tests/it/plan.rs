@@ -223,3 +223,45 @@ fn odd_ends_of_glibc() {
         .collect();
     assert_eq!(ends, [(Some(-2), 2), (Some(-3), 4), (Some(-2), 4), (Some(-5), 1)]);
 }
+
+/// `gaih_inet` and `__inet6_scopeid_pton` of glibc (measured with 2.36), `__lookup_ipliteral` of musl, `netip.ParseAddr`.
+#[test]
+fn addresses_are_asked_of_nobody() {
+    let outcomes = |query: &str, family: &str, libc: &str| -> Vec<(Option<i32>, Option<String>)> {
+        let vector = Vector {
+            name: "address".to_owned(),
+            resolv_conf: "nameserver 10.0.0.1\n".to_owned(),
+            server: serde_json::json!({"10.0.0.1": [["*", "*", "ok"]]}),
+            query: query.to_owned(),
+            family: family.to_owned(),
+            observed: BTreeMap::new(),
+        };
+        let plan = vector.plan(libc.parse().expect("a libc"));
+        assert_eq!(plan.queries, [], "{query} {family} {libc}");
+        plan.predicted.outcomes.into_iter().map(|outcome| (outcome.rc, outcome.when)).collect()
+    };
+    for (query, family, glibc, musl, go) in [
+        ("10.0.0.1", "unspec", 0, 0, 0),
+        ("10.0.0.1", "inet6", -9, -5, -3),
+        ("::ffff:10.0.0.1", "inet", 0, -5, -3),
+        ("::1%lo", "unspec", -2, -2, 0),
+        ("::1%1", "unspec", 0, 0, 0),
+        ("fe80::1%1", "inet6", 0, 0, 0),
+    ] {
+        for (libc, rc) in [("glibc", glibc), ("musl", musl), ("go", go)] {
+            assert_eq!(outcomes(query, family, libc), [(Some(rc), None)], "{query} {family} {libc}");
+        }
+    }
+    // Whether the pod has the interface is not in the file.
+    for libc in ["glibc", "musl"] {
+        assert_eq!(
+            outcomes("fe80::1%eth0", "unspec", libc),
+            [
+                (Some(0), Some("there is an interface `eth0`".to_owned())),
+                (Some(-2), Some("there is no interface `eth0`".to_owned()))
+            ],
+            "{libc}"
+        );
+    }
+    assert_eq!(outcomes("fe80::1%eth0", "unspec", "go"), [(Some(0), None)]);
+}
