@@ -7,28 +7,26 @@ use netlab_core::input::wire::core_v1 as wire;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use serde_json::Value;
 
-/// A name, and the container that is given it.
+/// A name that one of a pod's containers is given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Used {
     pub(super) name: String,
-    pub(super) container: usize,
 }
+
+/// Fields of a container that tell a program whom to ask.
+const TOLD: [&str; 3] = ["args", "command", "env"];
 
 /// The names that a pod uses, each once.
 pub(super) fn used(cluster: &Cluster, domain: &str, namespace: &str, pod: &wire::Pod) -> Vec<Used> {
     let mut found = Vec::new();
-    let containers = pod.spec.as_ref().and_then(|spec| spec.containers.as_ref()).into_iter().flatten();
-    for (container, spec) in containers.enumerate() {
-        for field in ["args", "command", "env"] {
-            let Some(value) = spec.unknown.get(field) else { continue };
-            strings(value, &mut |text| {
-                for host in hosts(text) {
-                    if is_of_cluster(cluster, domain, namespace, &host, text) {
-                        found.push(Used { name: host, container });
-                    }
-                }
-            });
-        }
+    let spec = pod.spec.as_ref();
+    let lists = spec.map(|spec| [&spec.init_containers, &spec.containers]).into_iter().flatten();
+    let told = lists.flatten().flatten().flat_map(|container| TOLD.map(|field| container.unknown.get(field)));
+    for value in told.flatten() {
+        strings(value, &mut |text| {
+            let names = hosts(text).filter(|host| is_of_cluster(cluster, domain, namespace, host, text));
+            found.extend(names.map(|name| Used { name }));
+        });
     }
     found.sort();
     found.dedup();
@@ -52,6 +50,16 @@ fn hosts(text: &str) -> impl Iterator<Item = String> + '_ {
         .filter(|word| !word.is_empty())
 }
 
+/// The hosts of the URLs in a text (RFC 3986, 3.2): between `://` and what ends the authority, without user and port.
+fn authorities(text: &str) -> impl Iterator<Item = &str> {
+    text.split("://").skip(1).map(|rest| {
+        let ends = |c: char| matches!(c, '/' | '?' | '#' | '"' | '\'' | ',' | ';') || c.is_whitespace();
+        let authority = rest.split(ends).next().unwrap_or_default();
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        host.split(':').next().unwrap_or_default().trim_end_matches('.')
+    })
+}
+
 fn is_of_cluster(cluster: &Cluster, domain: &str, namespace: &str, host: &str, text: &str) -> bool {
     let labels: Vec<&str> = host.split('.').collect();
     let below = |zone: &str| host.strip_suffix(zone).is_some_and(|rest| rest.ends_with(".svc."));
@@ -63,7 +71,7 @@ fn is_of_cluster(cluster: &Cluster, domain: &str, namespace: &str, host: &str, t
         let port = port.split('/').next().unwrap_or_default();
         bare.eq_ignore_ascii_case(host) && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
     });
-    let in_url = text.to_ascii_lowercase().contains(&format!("://{host}"));
+    let in_url = authorities(text).any(|name| name.eq_ignore_ascii_case(host));
     let is_service = match labels.as_slice() {
         [service] => cluster.services.contains_key(&ObjectKey::new(namespace, *service)),
         [service, other] => cluster.services.contains_key(&ObjectKey::new(*other, *service)),

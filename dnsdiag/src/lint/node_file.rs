@@ -10,7 +10,7 @@ use crate::resolv_conf::{Dialect, NoteKind, read};
 /// Search domains that kubelet puts before the node's.
 const OF_CLUSTER: usize = 3;
 /// Bytes of a line that musl reads; a longer one it skips.
-pub(super) const MUSL_LINE: usize = 255;
+pub(super) const MUSL_LINE: usize = 254;
 /// Of a namespace's name.
 const LONGEST_NAMESPACE: usize = 63;
 
@@ -74,14 +74,14 @@ fn limits(ground: &Ground<'_>, node: &NodeFile, found: &mut Vec<Diagnostic>) {
     if joined > 0 && in_pods(1) > MUSL_LINE {
         let message = format!("in pods the search line has {} bytes and more, and musl skips it", in_pods(1));
         let diagnostic = Diagnostic::warning(code::SEARCH_LINE_LONG, message)
-            .with_hint("musl reads 255 bytes a line: in Alpine images no short name resolves");
+            .with_hint("musl reads 254 bytes a line: in Alpine images no short name resolves");
         say(node, diagnostic, line, found);
     } else if joined > 0 && in_pods(LONGEST_NAMESPACE) > MUSL_LINE {
         let most = (1..=LONGEST_NAMESPACE).rev().find(|length| in_pods(*length) <= MUSL_LINE).unwrap_or(1);
         let message =
             format!("in namespaces with names longer than {most} the search line is one that musl skips");
         let diagnostic = Diagnostic::note(code::SEARCH_LINE_LONG, message)
-            .with_hint("musl reads 255 bytes a line: in Alpine images no short name resolves there");
+            .with_hint("musl reads 254 bytes a line: in Alpine images no short name resolves there");
         say(node, diagnostic, line, found);
     }
 }

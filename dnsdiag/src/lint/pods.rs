@@ -11,6 +11,8 @@ use super::ground::{Ground, is_inside};
 use super::names::{Used, used};
 use super::node_file::MUSL_LINE;
 use crate::kubelet::{Limits, Policy};
+use crate::resolv_conf;
+use crate::resolver::Libc;
 
 pub(super) fn find(ground: &Ground<'_>, found: &mut Vec<Diagnostic>) {
     let Some(loaded) = ground.inputs.manifests else { return };
@@ -161,6 +163,41 @@ fn invalid(subject: &Subject<'_>, dns: &PodDns, found: &mut Vec<Diagnostic>) {
             refuse("an option without a name: the API refuses the pod".to_owned(), &path, "write `name`");
         }
     }
+    for (index, search) in config.searches.iter().enumerate() {
+        let Some((diagnostic, hint)) = refused_search(search) else { continue };
+        subject.say(diagnostic, &format!("spec.dnsConfig.searches[{index}]"), hint, found);
+    }
+}
+
+/// Why the API refuses a search domain. `RelaxedDNSSearchValidation` (on by default from 1.33) lets the root and
+/// underscores pass.
+fn refused_search(search: &str) -> Option<(Diagnostic, &'static str)> {
+    if search == "." {
+        return None;
+    }
+    let name = search.strip_suffix('.').unwrap_or(search);
+    let is_label = |label: &str, underscore: bool| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let all = |byte: u8| inner(byte) || byte == b'-' || (underscore && byte == b'_');
+        let ends = |byte: Option<&u8>| byte.is_some_and(|byte| inner(*byte) || (underscore && *byte == b'_'));
+        let bytes = label.as_bytes();
+        label.bytes().all(all) && ends(bytes.first()) && bytes.last().is_some_and(|byte| inner(*byte))
+    };
+    let fits = |underscore: bool| {
+        name.len() <= Limits::DOMAIN && name.split('.').all(|label| is_label(label, underscore))
+    };
+    if fits(false) {
+        None
+    } else if fits(true) {
+        let message = format!("the search domain `{search}`: the API before 1.33 refuses the pod");
+        let hint = "underscores are taken from 1.33 on (`RelaxedDNSSearchValidation`)";
+        Some((Diagnostic::warning(code::POD_DNS_INVALID, message), hint))
+    } else {
+        let message = format!("`{search}` is no domain name: the API refuses the pod");
+        let hint =
+            "small letters, digits, dashes and dots, each part beginning and ending with a letter or digit";
+        Some((Diagnostic::error(code::POD_DNS_INVALID, message), hint))
+    }
 }
 
 fn lists(subject: &Subject<'_>, domain: &str, dns: &PodDns, config: &DnsConfig, found: &mut Vec<Diagnostic>) {
@@ -195,7 +232,7 @@ fn lists(subject: &Subject<'_>, domain: &str, dns: &PodDns, config: &DnsConfig, 
     let length = "search ".len() + all.join(" ").len();
     if length > MUSL_LINE {
         let message = format!("the search line has {length} bytes, and musl skips it");
-        let hint = "musl reads 255 bytes a line: in Alpine images no short name resolves";
+        let hint = "musl reads 254 bytes a line: in Alpine images no short name resolves";
         subject.say(
             Diagnostic::warning(code::SEARCH_LINE_LONG, message),
             "spec.dnsConfig.searches",
@@ -219,7 +256,7 @@ fn ndots(
     let path = format!("spec.dnsConfig.options[{index}]");
     let written = value.as_deref().unwrap_or_default();
     let Some(ndots) = written.parse::<usize>().ok() else {
-        let message = format!("`ndots` with the value `{written}`: resolvers use their own default, 1");
+        let message = format!("`ndots` with the value `{written}`: {}", ndots_as_read(written));
         let hint = "write a number in quotes";
         subject.say(Diagnostic::warning(code::POD_NDOTS, message), &path, hint, found);
         return;
@@ -239,6 +276,19 @@ fn ndots(
         let hint = format!("write the name in full, `{}.{domain}`", full(&used.name));
         subject.say(Diagnostic::warning(code::POD_NDOTS, message), &path, &hint, found);
     }
+}
+
+/// What each resolver makes of a value of `ndots` that is no number.
+fn ndots_as_read(value: &str) -> String {
+    // kubelet writes no colon where the value is empty.
+    let word = if value.is_empty() { "ndots".to_owned() } else { format!("ndots:{value}") };
+    let line = format!("options {word}\n");
+    let read = |libc: &str| {
+        let dialect = libc.parse::<Libc>().ok()?.dialect();
+        Some(format!("{libc} reads {}", resolv_conf::read(line.as_bytes(), dialect).options.ndots))
+    };
+    let all: Vec<String> = ["glibc", "musl", "go"].into_iter().filter_map(read).collect();
+    all.join(", ")
 }
 
 /// `api.shop` → `api.shop.svc`.

@@ -56,6 +56,10 @@ fn domain(ground: &Ground<'_>, server: &Server, found: &mut Vec<Diagnostic>) {
     if server.node_local || !server.file.imports.is_empty() {
         return;
     }
+    if server.kubernetes().next().is_none() {
+        unknown(server, &domain, found);
+        return;
+    }
     let mut serving: Vec<(String, &Plugin)> = Vec::new();
     for (_, block) in server.kubernetes() {
         let Some(plugin) = block.plugin("kubernetes") else { continue };
@@ -77,6 +81,31 @@ fn domain(ground: &Ground<'_>, server: &Server, found: &mut Vec<Diagnostic>) {
     let diagnostic = Diagnostic::error(code::ZONE_NOT_SERVED, message).with_hint(hint);
     found.push(server.text.place(diagnostic, Some(at)));
 }
+
+/// A server none of whose blocks knows the cluster by itself.
+fn unknown(server: &Server, domain: &str, found: &mut Vec<Diagnostic>) {
+    let shown = domain.trim_end_matches('.');
+    let of = |block: &Block| block.zones().into_iter().any(|key| covers(&key.zone, domain));
+    let hint = "write `kubernetes CLUSTER_DOMAIN in-addr.arpa ip6.arpa` into the block that gets the cluster's names";
+    let diagnostic = match server.file.blocks.iter().find(|block| of(block)) {
+        // Whom it forwards to may be the server that knows.
+        Some(block) if KNOWING.iter().any(|name| block.plugin(name).is_some()) => Diagnostic::warning(
+            code::ZONE_NOT_SERVED,
+            format!(
+                "no block has the plugin `kubernetes`: names below `{shown}` are what another source says"
+            ),
+        ),
+        _ => Diagnostic::error(
+            code::ZONE_NOT_SERVED,
+            format!("no block has the plugin `kubernetes`: nothing knows the names below `{shown}`"),
+        ),
+    };
+    let at = server.file.blocks.first().and_then(|block| block.keys.first()).map(|key| key.position);
+    found.push(server.text.place(diagnostic.with_hint(hint.replace("CLUSTER_DOMAIN", shown)), at));
+}
+
+/// Plugins that may know the cluster's names in place of `kubernetes`.
+const KNOWING: [&str; 8] = ["forward", "grpc", "file", "auto", "secondary", "etcd", "hosts", "template"];
 
 /// Names that `kubernetes` knows and another block gets.
 fn shadowed(server: &Server, found: &mut Vec<Diagnostic>) {

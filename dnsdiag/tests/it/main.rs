@@ -11,6 +11,7 @@ mod gather;
 mod kubelet;
 mod lint;
 mod lint_pages;
+mod lint_pods;
 mod lint_property;
 mod lint_reports;
 mod live;
