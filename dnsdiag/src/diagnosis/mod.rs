@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::bundle::layout;
 use crate::check::{Registry, STEPS};
-use crate::rules::{Class, Confidence, Hit, RULES, Rule};
+use crate::rules::{Class, Confidence, Effect, Hit, RULES, Rule, Standing};
 use crate::view::View;
 
 mod healthy;
@@ -105,22 +105,52 @@ pub struct NotJudged {
     pub needs: Vec<&'static str>,
 }
 
-/// Every rule that fires, in order: what the confusion matrix prints.
+/// A rule that fired.
+#[derive(Clone, Debug)]
+pub struct Fired {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What it says.
+    pub hit: Hit,
+    /// What it explains of what fails.
+    pub standing: Standing,
+}
+
+/// Every rule that fires: first what explains a failure and fits the report, in the order in which rules are asked; what explains none
+/// comes last, for it never outranks what does. The confusion matrix prints it.
 #[must_use]
-pub fn hits(view: &View<'_>) -> (Vec<(&'static Rule, Hit)>, Vec<NotJudged>) {
-    let mut hits = Vec::new();
+pub fn hits(view: &View<'_>) -> (Vec<Fired>, Vec<NotJudged>) {
+    let mut fired = Vec::new();
     let mut not_judged = Vec::new();
+    let failures = view.failures();
     for rule in RULES {
         let needs = view.missing(rule.needs);
         if !needs.is_empty() {
             not_judged.push(NotJudged { mode: rule.mode, needs });
         } else if let Some(hit) = (rule.test)(view) {
-            hits.push((rule, hit));
+            let standing = rule.standing(&hit, view, &failures);
+            fired.push(Fired { rule, hit: weighed(hit, rule, standing, view), standing });
         }
     }
-    // What is not a failure by itself never outranks one.
-    hits.sort_by_key(|(rule, _)| rule.latent);
-    (hits, not_judged)
+    fired.sort_by_key(|one| one.standing);
+    (fired, not_judged)
+}
+
+/// Sure is only what explains something that fails, and does not contradict the report.
+fn weighed(mut hit: Hit, rule: &Rule, standing: Standing, view: &View<'_>) -> Hit {
+    let why = match standing {
+        Standing::Explains => return hit,
+        Standing::Idle if rule.latent => return hit,
+        Standing::Idle => "nothing that was asked fails by it".to_owned(),
+        Standing::BesideReport => {
+            let symptom = view.evidence.symptom();
+            hit = hit.despite(symptom.map(|(id, _)| id));
+            let error = symptom.and_then(|(_, symptom)| symptom.error.clone()).unwrap_or_default();
+            format!("it does not explain the report \"{error}\"")
+        }
+    };
+    hit.confidence = hit.confidence.min(Confidence::Medium);
+    hit.because(why)
 }
 
 /// Concludes.
@@ -147,6 +177,7 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
         outcomes.push((info.id, info.name, outcome));
     }
     let (hits, not_judged) = hits(&view);
+    let nothing_fails = view.failures().is_empty();
     let mut hits = hits.into_iter().peekable();
     // A danger or noise explains no error that is reported. Without a report it is the verdict where it explains every
     // fault that a step found.
@@ -161,9 +192,13 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
         !faults.is_empty()
             && faults.iter().all(|fault| fault.evidence.iter().all(|id| hit.evidence.contains(id)))
     };
-    let first = hits.next_if(|(rule, hit)| !rule.latent || !failed && (symptom.is_some() || explains(hit)));
+    let first = hits.next_if(|one| {
+        let noted = one.rule.latent && symptom.is_some()
+            || one.rule.explains.contains(&Effect::Danger) && nothing_fails;
+        one.standing != Standing::Idle || !failed && (noted || explains(&one.hit))
+    });
     let (verdict, because, fixes, verify) = match first {
-        Some((rule, hit)) => (
+        Some(Fired { rule, hit, .. }) => (
             Verdict {
                 class: rule.class,
                 id: Some(rule.id),
@@ -180,7 +215,7 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
         None => healthy::conclude(&view, &outcomes, &foreign),
     };
     let contributing = hits
-        .map(|(rule, hit)| Cause {
+        .map(|Fired { rule, hit, .. }| Cause {
             mode: rule.mode.to_owned(),
             id: rule.id.to_owned(),
             confidence: hit.confidence,

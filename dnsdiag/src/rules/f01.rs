@@ -2,9 +2,10 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::dropped::dropped;
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, PolicyVerdict, View};
+use crate::view::{Ask, PolicyVerdict, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F01",
@@ -20,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::NotPermitted],
     test,
 };
 
@@ -33,10 +35,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     // An answer over UDP would show that nobody enforces the policy.
-    let asked =
-        view.seen(&Ask::from_pod().to(endpoints.iter().map(std::net::SocketAddr::ip)).over(Transport::Udp));
-    let through = view.seen(&Ask::from_pod().to(dns.service.cluster_ips.clone()).over(Transport::Udp));
-    if !(asked.reach.fails() || through.reach.fails()) || asked.answered + through.answered > 0 {
+    let to = endpoints.iter().map(std::net::SocketAddr::ip).chain(dns.service.cluster_ips.clone());
+    let asked = view.rows(&Ask::from_pod().to(to).over(Transport::Udp));
+    if !dropped(&asked) {
         return None;
     }
     let subject = view.key();
@@ -47,8 +48,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
             policies => format!("{} isolates it, and no rule admits UDP {}", policies.join(", "), first.port),
         })
         .citing([layout::POLICIES])
-        .citing(asked.ids)
-        .citing(through.ids)
+        .citing(row_ids(&asked))
         .fix(format!(
             "admit UDP {0} and TCP {0} from {subject} to the DNS pods behind {1}",
             first.port, dns.key

@@ -2,9 +2,10 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::dropped::dropped;
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{PolicyVerdict, View};
+use crate::view::{Ask, PolicyVerdict, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F02",
@@ -20,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::NotPermitted],
     test,
 };
 
@@ -37,8 +39,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !tcp_denied || !udp.iter().all(allowed) {
         return None;
     }
-    let fails = segments.vip_tcp.reach.fails() && segments.endpoints_fail_tcp();
-    if !fails || !(segments.vip_udp.reach.answers() || segments.endpoints_answer()) {
+    let to = tcp.iter().map(std::net::SocketAddr::ip).chain(segments.vips.clone());
+    if !dropped(&view.rows(&Ask::from_pod().to(to).over(Transport::Tcp)))
+        || !(segments.vip_udp.reach.answers() || segments.endpoints_answer())
+    {
         return None;
     }
     let answer = view.policy(Transport::Tcp, first.ip(), first.port());

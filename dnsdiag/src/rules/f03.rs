@@ -2,9 +2,10 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::dropped::dropped;
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{PolicyVerdict, View};
+use crate::view::{Ask, PolicyVerdict, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F03",
@@ -20,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::NotPermitted],
     test,
 };
 
@@ -38,7 +40,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let segments = view.segments();
-    if !(segments.vip_udp.reach.fails() || segments.endpoints_fail()) {
+    let to = endpoints.iter().map(std::net::SocketAddr::ip).chain(segments.vips.clone());
+    if !dropped(&view.rows(&Ask::from_pod().to(to).over(Transport::Udp))) {
         return None;
     }
     let (subject, port) = (view.key(), first.port());

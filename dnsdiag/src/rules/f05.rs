@@ -2,9 +2,10 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::dropped::dropped;
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, PolicyVerdict, Server, View};
+use crate::view::{Ask, PolicyVerdict, Server, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F05",
@@ -20,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::NotPermitted],
     test,
 };
 
@@ -30,10 +32,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if answer.verdict != PolicyVerdict::DenyEgress {
         return None;
     }
-    let asked = view.canary(&Ask::from_pod().to([cache]).over(Transport::Udp));
+    let asked = view.rows(&Ask::from_pod().to([cache]).over(Transport::Udp));
     let from_node = view.canary(&Ask::from_node().to([cache]));
     // Where the cache does not answer its own node either, the policy is not what is in the way.
-    if !asked.reach.fails() || from_node.reach.fails() {
+    if !dropped(&asked) || from_node.reach.fails() {
         return None;
     }
     let subject = view.key();
@@ -44,7 +46,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         })
         .because("the cache uses the host's network: a podSelector never matches it")
         .citing([layout::POLICIES, layout::POD_RESOLV_CONF])
-        .citing(asked.ids)
+        .citing(row_ids(&asked))
         .citing(from_node.ids)
         .fix(format!(
             "admit UDP 53 and TCP 53 to ipBlock {cache}/32 (and, with some CNIs, to the node's own addresses)"

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use netlab_core::model::cluster::ObjectKey;
 use netlab_plugin::evidence::{Outcome, Transport};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{PolicyAnswer, PolicyVerdict, View};
 
@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 
@@ -36,9 +37,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let rows = view.rows(&crate::view::Ask::from_pod());
     let domain = view.domain()?;
     let bad = |inside: bool| {
-        let rows = rows.iter().filter(move |(_, probe)| {
-            matches!(probe.result, Outcome::Servfail | Outcome::Nxdomain) || !probe.result.is_answer()
-        });
+        let rows = rows
+            .iter()
+            .filter(move |(_, probe)| probe.result == Outcome::Servfail || !probe.result.is_answer());
         let of = rows.filter(|(_, probe)| crate::view::is_below(&probe.name, &domain) == inside);
         of.map(|(id, _)| (*id).to_owned()).collect::<Vec<_>>()
     };
@@ -46,10 +47,15 @@ fn test(view: &View<'_>) -> Option<Hit> {
     for (_, slice) in view.slices_of(&api) {
         let port = slice.ports.first().and_then(|port| port.port).unwrap_or(6443);
         for address in slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses) {
-            let servfail = rows.iter().any(|(_, probe)| {
-                probe.result == Outcome::Servfail && crate::view::is_below(&probe.name, &domain)
-            });
-            if servfail && let Some((pod, answer)) = denied(Transport::Tcp, *address, port) {
+            let below = |result| {
+                rows.iter()
+                    .any(|(_, probe)| probe.result == result && crate::view::is_below(&probe.name, &domain))
+            };
+            // Who knows a name of the cluster has its list.
+            if below(Outcome::Servfail)
+                && !below(Outcome::Noerror)
+                && let Some((pod, answer)) = denied(Transport::Tcp, *address, port)
+            {
                 let ids = bad(true);
                 return Some(hit(
                     &pod,
@@ -64,7 +70,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     for upstream in view.upstreams() {
         let ids = bad(false);
+        // An answer from outside shows that nobody enforces the policy, or that another upstream helps out.
+        let answered = view.outside().iter().any(|(_, probe)| {
+            matches!(probe.result, Outcome::Noerror | Outcome::Nxdomain) && !probe.none_answered()
+        });
         if !ids.is_empty()
+            && !answered
             && let Some((pod, answer)) = denied(Transport::Udp, upstream.ip(), upstream.port())
         {
             return Some(hit(&pod, &answer, "its upstream", "no answer for names outside", ids, "udp"));

@@ -9,9 +9,9 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, PolicyVerdict, Segments, View};
+use crate::view::{Ask, PolicyVerdict, Reach, Seen, Segments, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F07",
@@ -30,14 +30,19 @@ pub(super) const RULE: Rule = Rule {
         layout::NODE_ADDRESSES,
     ],
     latent: false,
+    explains: &[Effect::Lost],
     test,
 };
 
 fn test(view: &View<'_>) -> Option<Hit> {
     let segments = view.segments();
     let tcp = segments.endpoints_tcp.iter().map(|(_, seen)| seen).chain([&segments.vip_tcp]);
+    let udp = segments.endpoints_udp.iter().map(|(_, seen)| seen).chain([&segments.vip_udp]);
+    // Whoever is refused or finds no route was told so.
+    let silent = |seen: &Seen| matches!(seen.reach, Reach::Silent | Reach::NotAsked);
     if !segments.endpoints_fail()
         || !segments.endpoints_fail_tcp()
+        || !udp.into_iter().all(silent)
         || segments.vip_udp.answered > 0
         || tcp.into_iter().any(|seen| seen.answered > 0)
         || !of_the_pod_alone(view, &segments)

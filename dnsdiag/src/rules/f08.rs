@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the node's proxy does not translate the DNS Service's UDP port",
     needs: &[layout::SERVICES, layout::SLICES, layout::NODES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 
@@ -21,6 +22,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let vip = *view.vips().first()?;
     let proxy = view.proxy(vip)?;
     let port = proxy.port(&dns.key, Transport::Udp, 53)?;
+    // Without an endpoint there is nobody to lead questions to.
+    if view.ready_dns_addresses(Transport::Udp).is_empty() {
+        return None;
+    }
     if port.symptom.failing() < 1.0 || !proxy.serves_others(&dns.key) {
         return None;
     }

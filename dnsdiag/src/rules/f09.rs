@@ -3,7 +3,7 @@
 use netlab_core::model::port::Protocol;
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the DNS Service cannot be asked over TCP",
     needs: &[layout::SERVICES, layout::SLICES, layout::NODES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

@@ -1,6 +1,6 @@
 //! F10: the node's proxy translates nothing at all.
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, cite};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the node's proxy has rules for no Service",
     needs: &[layout::SERVICES, layout::SLICES, layout::NODES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

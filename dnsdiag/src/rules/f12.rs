@@ -2,7 +2,7 @@
 
 use netlab_core::model::cluster::{ObjectKey, Pod};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::View;
 
@@ -13,18 +13,24 @@ pub(super) const RULE: Rule = Rule {
     title: "the DNS Service's selector fits no pod",
     needs: &[layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 
-fn test(view: &View<'_>) -> Option<Hit> {
+pub(super) fn test(view: &View<'_>) -> Option<Hit> {
     let dns = view.dns_service()?;
     let selector = dns.service.selector.as_ref().filter(|selector| !selector.is_empty())?;
     if !view.dns_pods().is_empty() || !view.dns_endpoints().is_empty() {
         return None;
     }
-    // Pods of the same namespace that serve port 53 or are named after CoreDNS.
+    // Pods of the same namespace that serve port 53 or are named after CoreDNS. A cache of a node is no DNS pod that the
+    // Service should select.
     let serves = |(key, pod): &(&ObjectKey, &Pod)| {
         key.namespace == dns.key.namespace
+            && !pod.host_network
+            && !pod.terminal
+            && !key.name.starts_with("node-local-dns")
+            && !pod.labels.values().any(|label| label.starts_with("node-local"))
             && (key.name.contains("coredns")
                 || pod.ports.iter().any(|port| port.name.as_deref() == Some("dns")))
     };

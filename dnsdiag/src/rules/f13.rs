@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Reach, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the DNS Service's target port is not the port that the DNS pods listen on",
     needs: &[layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Refused],
     test,
 };
 

@@ -1,6 +1,8 @@
 //! F14: the address that kubelet gives to pods belongs to another Service.
 
-use super::{Class, Hit, Rule};
+use netlab_core::model::cluster::ObjectKey;
+
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Server, View};
 
@@ -11,12 +13,14 @@ pub(super) const RULE: Rule = Rule {
     title: "another Service owns the address that pods ask",
     needs: &[layout::SERVICES, layout::PODS, layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 
 fn test(view: &View<'_>) -> Option<Hit> {
     let stolen = view.nameservers().into_iter().find_map(|address| match view.server(address) {
-        Some(Server::OtherService(key)) => Some((address, key)),
+        // One with port 53 may well be a DNS server of somebody's own.
+        Some(Server::OtherService(key)) if !serves_dns(view, &key) => Some((address, key)),
         _ => None,
     });
     let (address, owner) = stolen?;
@@ -25,13 +29,19 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if asked.answered > 0 || !asked.reach.fails() {
         return None;
     }
+    let own = view.subject().and_then(|subject| subject.dns()).and_then(|dns| dns.config.as_ref());
+    let of_pod = own.is_some_and(|config| config.nameservers.contains(&address.to_string()));
     let mut hit = Hit::high(format!("{address} belongs to Service {owner}"))
         .because(format!("pods ask {address}, and {owner} is no DNS Service"))
         .citing([layout::POD_RESOLV_CONF, layout::SERVICES])
         .citing(asked.ids)
-        .fix(format!(
-            "delete {owner}, create the DNS Service with clusterIP {address}, then {owner} with another"
-        ))
+        .fix(if of_pod {
+            format!("take {address} out of dnsConfig.nameservers of {}", view.target)
+        } else {
+            format!(
+                "delete {owner}, create the DNS Service with clusterIP {address}, then {owner} with another"
+            )
+        })
         .verify(format!("kubectl get services -A | grep {address}"));
     match view.dns_service() {
         Some(dns) => {
@@ -41,4 +51,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
         None => hit = hit.because("there is no DNS Service"),
     }
     Some(hit)
+}
+
+fn serves_dns(view: &View<'_>, key: &ObjectKey) -> bool {
+    let service = view.loaded.cluster.services.get(key);
+    service.is_some_and(|service| service.ports.iter().any(|port| port.port == 53))
 }

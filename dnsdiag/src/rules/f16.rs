@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the Corefile would be refused; the DNS pods still run with the former one",
     needs: &[layout::COREFILE, layout::PODS, layout::SERVICES, layout::PROBES],
     latent: true,
+    explains: &[],
     test,
 };
 

@@ -4,25 +4,33 @@ use std::net::SocketAddr;
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{LogClass, LogLine, View};
+use crate::view::{LogClass, LogLine, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F17",
     id: "COREDNS-LOOP",
     class: Class::DnsServer,
     title: "the DNS servers forward to themselves",
-    needs: &[layout::PODS, layout::SERVICES, layout::DNS_LOG],
+    needs: &[layout::PODS, layout::SERVICES, layout::DNS_LOG, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Error, Effect::Slow],
     test,
 };
 
 fn test(view: &View<'_>) -> Option<Hit> {
     let Some(line) = view.logged(LogClass::Loop) else { return goes_round(view) };
+    // `loop` ends the server, at its start. Where all of them are ready, the line is of a time before.
+    let containers = view.dns_containers();
+    if !containers.is_empty() && containers.iter().all(|one| one.ready && one.waiting.is_none()) {
+        return goes_round(view);
+    }
     let mut hit = Hit::high("the DNS servers forward to themselves")
         .because(format!("{} ({}:{})", line.text.trim(), layout::DNS_LOG, line.line))
-        .citing([layout::DNS_LOG, layout::PODS]);
+        .citing([layout::DNS_LOG, layout::PODS])
+        .citing(view.segments().udp_ids())
+        .citing(row_ids(&view.outside()));
     let stub = view.host_file().and_then(|host| {
         host.nameservers.into_iter().find(|line| {
             line.value.starts_with("127.")
@@ -67,6 +75,7 @@ fn goes_round(view: &View<'_>) -> Option<Hit> {
         ))
         .because(format!("{} ({}:{})", line.text.trim(), layout::DNS_LOG, line.line))
         .citing([layout::COREFILE, layout::DNS_LOG])
+        .citing(row_ids(&view.outside()))
         .fix("let the Corefile's forward name real upstreams instead of its own Service or pods");
     Some(hit.verify("netlab dns lint --corefile dns/Corefile"))
 }

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Transport};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, is_canary, seen};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "one of several DNS pods does not answer, or answers otherwise than the others",
     needs: &[layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Position};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, is_canary, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the DNS pods answer everything, and slowly: too much is asked of them",
     needs: &[layout::PROBES, layout::COUNTERS, layout::PODS, layout::SERVICES],
     latent: false,
+    explains: &[Effect::Slow],
     test,
 };
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use netlab_plugin::evidence::{Flag, Outcome, Position, Probe};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{LogClass, View};
 
@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
         layout::SLICES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::View;
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the servers that CoreDNS forwards to are slow",
     needs: &[layout::PROBES, layout::COREFILE],
     latent: false,
+    explains: &[Effect::Slow],
     test,
 };
 

@@ -1,6 +1,8 @@
 //! F24: the provider's limit on packets to its own resolver.
 
-use super::{Class, Hit, Rule};
+use std::net::IpAddr;
+
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{View, seen};
 
@@ -11,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the provider drops questions to its resolver above its rate limit",
     needs: &[layout::PROBES, layout::COUNTERS],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 
@@ -26,12 +29,23 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if all.sent == 0 || !failing || !segments.vip_udp.reach.answers() {
         return None;
     }
-    let grown = view.grown("linklocal_allowance_exceeded");
-    let (owner, name, growth) = grown.first()?;
     let dns_nodes: Vec<String> =
         view.dns_endpoints().into_iter().filter_map(|endpoint| endpoint.node).collect();
+    let grown = view.grown("linklocal_allowance_exceeded");
+    let (owner, name, growth) = grown.iter().find(|(owner, _, _)| dns_nodes.contains(owner))?;
+    // The counter counts what goes to the instance's metadata and clock, too. A limit lets some through, and counts each loss.
+    let upstreams = view.upstreams();
+    let linklocal = upstreams.iter().any(|to| matches!(to.ip(), IpAddr::V4(ip) if ip.is_link_local()));
+    let lost = f64::from(all.sent - all.answered.min(all.sent));
+    let some = outside.iter().any(|(_, probe)| {
+        probe.answers_seen() > 0 && probe.result != netlab_plugin::evidence::Outcome::Servfail
+    });
+    if !linklocal && !some || *growth < lost {
+        return None;
+    }
     let many = dns_nodes.iter().filter(|node| *node == owner).count() / 2;
-    let mut hit = Hit::high("the provider's resolver limits the DNS pods' node")
+    let summary = "the provider's resolver limits the DNS pods' node";
+    let mut hit = if linklocal { Hit::high(summary) } else { Hit::medium(summary) }
         .because(format!("{owner}: {name} grew by {growth:.0}: packets to link-local services were dropped"))
         .because(format!("{} questions for names outside were answered, all of those within", all.count()))
         .citing(all.ids)

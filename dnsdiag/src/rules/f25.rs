@@ -1,13 +1,13 @@
 //! F25: several upstreams that do not know the same names; `CoreDNS` picks one at random.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, Forward, View, ids};
+use crate::view::{Ask, Forward, Server, View, ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F25",
@@ -16,6 +16,7 @@ pub(super) const RULE: Rule = Rule {
     title: "CoreDNS forwards to servers that do not know the same names",
     needs: &[layout::PROBES, layout::COREFILE],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 
@@ -28,9 +29,16 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     // The same question, answered both ways by the same server.
-    let mut by_name: BTreeMap<(&str, &str), ByResult<'_>> = BTreeMap::new();
+    let mut by_name: BTreeMap<(IpAddr, &str, &str), ByResult<'_>> = BTreeMap::new();
     for (id, probe) in view.outside() {
-        let found = by_name.entry((&probe.name, &probe.qtype)).or_default();
+        let of_cluster = matches!(
+            view.server(probe.server),
+            None | Some(Server::ClusterDns(_) | Server::DnsPod(_) | Server::LinkLocal)
+        );
+        if !of_cluster {
+            continue;
+        }
+        let found = by_name.entry((probe.server, &probe.name, &probe.qtype)).or_default();
         match probe.result {
             Outcome::Noerror if !probe.answers.is_empty() => found.0.push(id),
             Outcome::Nxdomain => found.1.push(id),
@@ -39,7 +47,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     let forward = view.forwards().into_iter().find(|forward| forward.from == ".")?;
     let by_turns = by_name.into_iter().find(|(_, (good, bad))| !good.is_empty() && !bad.is_empty());
-    let Some(((name, _), (good, bad))) = by_turns else { return asked_themselves(view, &forward) };
+    let Some(((_, name, _), (good, bad))) = by_turns else { return asked_themselves(view, &forward) };
     let hit = Hit::high("the upstreams do not know the same names")
         .because(format!("{name} is answered and denied by turns ({} and {} rows)", good.len(), bad.len()))
         .because(format!(

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Server, View, is_below};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the pod's nameservers do not know the same names",
     needs: &[layout::POD_RESOLV_CONF, layout::SERVICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 
@@ -30,8 +31,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         // To deny what does not exist is right: a random name, a wrong suffix.
         is_below(&probe.name, &domain)
             && matches!(probe.result, Outcome::Nxdomain | Outcome::Refused)
-            && view.truth(&probe.name).and_then(|truth| truth.exists()) != Some(false)
-            && !probe.name.starts_with("netlab-")
+            && (view.truth(&probe.name).and_then(|truth| truth.exists()) == Some(true)
+                || probe.name.starts_with("kubernetes.default."))
     });
     let (id, probe) = denied?;
     let musl = view.is_musl()?;

@@ -1,8 +1,8 @@
 //! F28: the node's connection table is full.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::View;
+use crate::view::{Reach, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F28",
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the node's connection table is full",
     needs: &[layout::COUNTERS, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::NotPermitted],
     test,
 };
 
@@ -25,9 +26,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let log = view.text(layout::NODE_KERNEL_LOG).unwrap_or_default();
     let line = log.lines().position(|line| line.contains("table full"));
     let segments = view.segments();
-    if (dropped.is_none() && line.is_none())
-        || (segments.vip_udp.reach.answers() && segments.endpoints_answer())
-    {
+    let asked = segments.endpoints_udp.iter().map(|(_, seen)| seen.reach).chain([segments.vip_udp.reach]);
+    let loses = asked.into_iter().any(|reach| reach.fails() || reach == Reach::Lossy);
+    if (dropped.is_none() && line.is_none()) || !loses {
         return None;
     }
     let node = view.subject().and_then(|subject| subject.node().map(str::to_owned)).unwrap_or_default();

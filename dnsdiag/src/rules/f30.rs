@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, place};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "connection tracking leads a UDP flow to a DNS pod that is gone",
     needs: &[layout::NODE_CONNTRACK, layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Waited],
     test,
 };
 
@@ -41,6 +42,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if fixed.iter().any(|(_, probe)| probe.result.is_answer()) {
         return None;
     }
+    // Unless somebody asks from that port still, a lookup that is over has left the entry.
+    if fixed.is_empty() && !view.knows(layout::POD_SOCKETS) {
+        return None;
+    }
     let mut hit = Hit::high(format!("UDP port {port} of {} leads to a pod that is gone", view.key()))
         .because(format!(
             "{}: replies are expected from {}, which is no endpoint",
@@ -54,6 +59,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
         hit = hit
             .because("questions from new ports are answered")
             .citing(fresh.iter().map(|(id, _)| (*id).to_owned()));
+    }
+    if let Some((id, _)) = view.evidence.symptom() {
+        hit = hit.citing([id]);
     }
     let vip = stale.original.destination;
     Some(

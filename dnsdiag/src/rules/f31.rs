@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, place};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "connection tracking holds a UDP flow to the Service's address that was never translated",
     needs: &[layout::NODE_CONNTRACK, layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Waited],
     test,
 };
 
@@ -36,6 +37,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     {
         return None;
     }
+    // Unless somebody asks from that port still, a lookup that is over has left the entry.
+    if fixed.is_empty() && !view.knows(layout::POD_SOCKETS) {
+        return None;
+    }
     let vip = stale.original.destination;
     let hit = Hit::high(format!("UDP port {port} of {} is never translated", view.key()))
         .because(format!(
@@ -45,6 +50,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .because("the Service has ready endpoints now, and new flows reach them")
         .citing([layout::NODE_CONNTRACK, layout::SLICES])
         .citing(fixed.iter().map(|(id, _)| (*id).to_owned()))
+        .citing(view.evidence.symptom().map(|(id, _)| id))
         .fix(format!("conntrack -D -p udp --orig-dst {vip}   (on the node)"))
         .verify(format!("conntrack -L -p udp --orig-dst {vip} --orig-port-dst 53"));
     Some(hit)

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "IPVS keeps leading UDP flows to a DNS pod that is gone",
     needs: &[layout::NODE_IPVS, layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Waited],
     test,
 };
 
@@ -43,6 +44,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if fixed.iter().any(|(_, probe)| probe.result.is_answer()) {
         return None;
     }
+    // Unless somebody asks from that port still, a lookup that is over has left the entry.
+    if fixed.is_empty() && !view.has_socket(client.port()) {
+        return None;
+    }
     let hit = Hit::high(format!("IPVS leads UDP port {} to a pod that is gone", client.port()))
         .because(format!(
             "{}:{line}: {client} goes to {to}, which is no endpoint, for {expires} more",
@@ -51,6 +56,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .because("each packet of the client renews it; IPVS waits up to 300 s")
         .citing([layout::NODE_IPVS, layout::SLICES])
         .citing(fixed.iter().map(|(id, _)| (*id).to_owned()))
+        .citing(view.evidence.symptom().map(|(id, _)| id))
         .fix("sysctl -w net.ipv4.vs.expire_nodest_conn=1, and a short --ipvs-udp-timeout of kube-proxy")
         .verify("ipvsadm -Lnc | grep ':53'   # on the node");
     Some(hit)

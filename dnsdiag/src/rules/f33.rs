@@ -1,6 +1,6 @@
 //! F33: pods ask an address that no Service owns: the kubelet's `clusterDNS` is wrong.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Server, View};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the kubelet's clusterDNS is an address that no Service owns",
     needs: &[layout::POD_RESOLV_CONF, layout::KUBELET, layout::SERVICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Unroutable],
     test,
 };
 

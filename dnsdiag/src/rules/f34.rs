@@ -2,10 +2,10 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::kubelet::Policy;
-use crate::view::{Ask, View, is_below};
+use crate::view::{Ask, Server, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F34",
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the kubelet has no clusterDNS",
     needs: &[layout::POD_RESOLV_CONF, layout::KUBELET, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Error, Effect::Denied],
     test,
 };
 
@@ -28,6 +29,14 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !kubelet.cluster_dns.is_empty() || !wants_cluster {
         return None;
     }
+    // A flag or a drop-in may set it: then the pod has the cluster's server.
+    let servers: Vec<_> = view.nameservers().into_iter().map(|address| view.server(address)).collect();
+    let of_node = |server: &Option<Server>| {
+        matches!(server, Some(Server::OfNode | Server::Unowned | Server::Node(_) | Server::Loopback))
+    };
+    if !servers.iter().all(of_node) {
+        return None;
+    }
     let node = subject.node().unwrap_or("the node").to_owned();
     let mut hit = Hit::high(format!("the kubelet of {node} has no clusterDNS"))
         .because("ClusterFirst then gives pods the node's own resolv.conf (event MissingClusterDNS)")
@@ -35,12 +44,24 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let denied: Vec<String> = view
         .rows(&Ask::from_pod())
         .into_iter()
-        .filter(|(_, probe)| probe.result == Outcome::Nxdomain && is_below(&probe.name, "cluster.local"))
+        .filter(|(_, probe)| {
+            // To deny what does not exist is right.
+            let is_there = view.truth(&probe.name).and_then(|truth| truth.exists()) == Some(true)
+                || probe.name.starts_with("kubernetes.default.");
+            probe.result == Outcome::Nxdomain && is_there
+        })
         .map(|(id, _)| id.to_owned())
+        .collect();
+    let asked: Vec<String> = view
+        .nameservers_seen()
+        .into_iter()
+        .filter(|one| one.udp.reach.fails())
+        .flat_map(|one| one.udp.ids)
         .collect();
     if !denied.is_empty() {
         hit = hit.because("its servers deny names of the cluster").citing(denied);
     }
+    hit = hit.citing(asked);
     let right = view.dns_service().and_then(|dns| dns.service.cluster_ips.first().copied());
     let right = right.map_or_else(|| "the DNS Service's address".to_owned(), |address| address.to_string());
     Some(

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, is_below};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the kubelet's clusterDomain is not a zone of the Corefile's kubernetes plugin",
     needs: &[layout::KUBELET, layout::COREFILE, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 
@@ -27,6 +28,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .into_iter()
         .filter(|(_, probe)| {
             is_below(&probe.name, &domain)
+                && !probe.name.starts_with("netlab-")
                 && matches!(probe.result, Outcome::Nxdomain | Outcome::Refused | Outcome::Servfail)
                 && probe.soa.as_deref().is_none_or(|soa| !is_below(soa, &domain))
         })

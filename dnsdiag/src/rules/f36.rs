@@ -1,6 +1,6 @@
 //! F36: the pod's `dnsPolicy` is Default, and it asks for names of the cluster.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::kubelet::Policy;
 use crate::view::View;
@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     title: "dnsPolicy Default: the pod asks the node's servers for names of the cluster",
     needs: &[layout::POD_RESOLV_CONF, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 

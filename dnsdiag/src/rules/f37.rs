@@ -1,6 +1,6 @@
 //! F37: `ClusterFirst` on the host's network silently means Default.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::kubelet::Policy;
 use crate::view::View;
@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     title: "hostNetwork with ClusterFirst means the node's resolv.conf",
     needs: &[layout::POD_RESOLV_CONF, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 

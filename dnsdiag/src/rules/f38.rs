@@ -1,6 +1,6 @@
 //! F38: `dnsPolicy` None without the search domains or ndots that short names need.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::kubelet::Policy;
 use crate::view::View;
@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     title: "dnsPolicy None without searches: names of the cluster need their full form",
     needs: &[layout::POD_RESOLV_CONF, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Candidate, View};
 
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 

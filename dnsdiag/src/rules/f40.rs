@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a name outside is asked in every search domain before it is asked as it is",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES, layout::DNS_METRICS],
     latent: true,
+    explains: &[],
     test,
 };
 

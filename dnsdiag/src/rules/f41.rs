@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::View;
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a search domain answers with an error, and musl stops the search there",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 
@@ -20,18 +21,19 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !view.is_musl()? || view.segments().vip_udp.reach.fails() {
         return None;
     }
-    let (name, bad, good) = view.target.names.iter().find_map(|name| {
-        let candidates = view.candidates(name);
-        let bad = candidates.iter().position(|one| {
-            let failed = |result| {
-                matches!(result, Outcome::Servfail | Outcome::Refused | Outcome::Silent | Outcome::Notimp)
-            };
-            one.suffix.is_some() && !one.resolves() && one.any(|told| failed(told.result))
+    let (name, bad, good) =
+        view.target.names.iter().filter(|name| !view.model_resolves(name)).find_map(|name| {
+            let candidates = view.candidates(name);
+            let bad = candidates.iter().position(|one| {
+                let failed = |result| {
+                    matches!(result, Outcome::Servfail | Outcome::Refused | Outcome::Silent | Outcome::Notimp)
+                };
+                one.suffix.is_some() && !one.resolves() && one.any(|told| failed(told.result))
+            })?;
+            let before = candidates.get(..bad)?.iter().any(crate::view::Candidate::resolves);
+            let good = candidates.get(bad + 1..)?.iter().find(|one| one.resolves())?;
+            (!before).then(|| (name.clone(), candidates[bad].clone(), good.clone()))
         })?;
-        let before = candidates.get(..bad)?.iter().any(crate::view::Candidate::resolves);
-        let good = candidates.get(bad + 1..)?.iter().find(|one| one.resolves())?;
-        (!before).then(|| (name.clone(), candidates[bad].clone(), good.clone()))
-    })?;
     let suffix = bad.suffix.clone().unwrap_or_default();
     let told = bad.a.iter().chain(&bad.aaaa).map(|told| told.result.as_str()).next().unwrap_or_default();
     let hit = Hit::high(format!("musl stops `{name}` at search domain {suffix}"))

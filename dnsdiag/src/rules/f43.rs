@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Told, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "NXDOMAIN for AAAA of a name that has A records: musl believes it",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 
@@ -20,14 +21,15 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !view.is_musl()? {
         return None;
     }
-    let (name, found) = view.target.names.iter().find_map(|name| {
-        let candidates = view.candidates(name);
-        let found = candidates.into_iter().find(|one| {
-            one.a.as_ref().is_some_and(Told::is_good)
-                && one.aaaa.as_ref().is_some_and(|told| told.result == Outcome::Nxdomain)
+    let (name, found) =
+        view.target.names.iter().filter(|name| !view.model_resolves(name)).find_map(|name| {
+            let candidates = view.candidates(name);
+            let found = candidates.into_iter().find(|one| {
+                one.a.as_ref().is_some_and(Told::is_good)
+                    && one.aaaa.as_ref().is_some_and(|told| told.result == Outcome::Nxdomain)
+            })?;
+            Some((name.clone(), found))
         })?;
-        Some((name.clone(), found))
-    })?;
     let hit = Hit::high(format!("AAAA of {} is denied, A is not", found.name))
         .because("NXDOMAIN says that the name has no records at all; musl believes it, glibc keeps the A records")
         .citing(found.ids())

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Told, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "an error for AAAA of a name that has A records: musl fails as a whole",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Error],
     test,
 };
 
@@ -20,15 +21,16 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !view.is_musl()? {
         return None;
     }
-    let (found, result) = view.target.names.iter().find_map(|name| {
-        let bad = |result| {
-            matches!(result, Outcome::Servfail | Outcome::Refused | Outcome::Notimp | Outcome::Formerr)
-        };
-        view.candidates(name).into_iter().find_map(|one| {
-            let result = one.aaaa.as_ref().map(|told| told.result).filter(|result| bad(*result))?;
-            one.a.as_ref().is_some_and(Told::is_good).then_some((one, result))
-        })
-    })?;
+    let (found, result) =
+        view.target.names.iter().filter(|name| !view.model_resolves(name)).find_map(|name| {
+            let bad = |result| {
+                matches!(result, Outcome::Servfail | Outcome::Refused | Outcome::Notimp | Outcome::Formerr)
+            };
+            view.candidates(name).into_iter().find_map(|one| {
+                let result = one.aaaa.as_ref().map(|told| told.result).filter(|result| bad(*result))?;
+                one.a.as_ref().is_some_and(Told::is_good).then_some((one, result))
+            })
+        })?;
     let hit = Hit::high(format!("AAAA of {} gets {}, A is fine", found.name, result.as_str()))
         .because("glibc uses the A records; musl needs an answer to both, waits 5 s and says EAI_AGAIN")
         .citing(found.ids())

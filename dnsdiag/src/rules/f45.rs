@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Told, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "AAAA is never answered, A is",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost],
     test,
 };
 

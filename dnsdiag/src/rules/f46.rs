@@ -3,7 +3,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Told, View};
 
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "A is never answered, AAAA is, without records",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost],
     test,
 };
 

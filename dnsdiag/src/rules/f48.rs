@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Reach, Server, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a silent nameserver stands before one that answers",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES, layout::SERVICES, layout::PODS],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::Danger],
     test,
 };
 

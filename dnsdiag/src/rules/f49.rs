@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Reach, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a nameserver's IPv6 address cannot be reached from a pod without IPv6",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES, layout::PODS],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected, Effect::Unroutable],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Flag, Transport};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::version::Version;
 use crate::view::{View, row_ids};
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "an old musl cannot take answers that do not fit into a datagram",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Unfit],
     test,
 };
 

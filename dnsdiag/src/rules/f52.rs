@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Flag, Outcome, Probe, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::resolv_conf::Dialect;
 use crate::view::{Ask, View, row_ids};
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "large answers are lost, over UDP at least; small ones come through",
     needs: &[layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Flag, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, row_ids};
 
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PODS,
     ],
     latent: false,
+    explains: &[Effect::Unfit],
     test,
 };
 

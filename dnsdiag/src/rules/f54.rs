@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Flag, Outcome, Probe, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, LogClass, View, is_below, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "an upstream's answers are larger than what was offered and cannot be read",
     needs: &[layout::PROBES],
     latent: false,
+    explains: &[Effect::Malformed, Effect::Error, Effect::Unfit],
     test,
 };
 

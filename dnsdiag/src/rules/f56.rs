@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::What;
 use crate::view::{View, row_ids};
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "DNS gives addresses of a headless Service that no slice has any more",
     needs: &[layout::SERVICES, layout::SLICES, layout::NAMESPACES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Misled],
     test,
 };
 

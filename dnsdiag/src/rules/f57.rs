@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::records::What;
 use crate::view::{View, row_ids};
@@ -16,6 +16,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a Service publishes endpoints that are not ready, and connections to them fail",
     needs: &[layout::SERVICES, layout::SLICES, layout::NAMESPACES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Connect],
     test,
 };
 

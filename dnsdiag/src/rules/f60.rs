@@ -1,7 +1,7 @@
 //! F60: the short name is a Service of another namespace.
 
 use super::f61::absent;
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::Hint;
 use crate::view::View;
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the name is that of a Service in another namespace",
     needs: &[layout::SERVICES, layout::SLICES, layout::NAMESPACES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 

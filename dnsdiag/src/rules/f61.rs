@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::{Hint, What};
 use crate::view::{Ask, View, Wanted, row_ids};
@@ -16,6 +16,7 @@ pub(super) const RULE: Rule = Rule {
     title: "nothing has this name",
     needs: &[layout::SERVICES, layout::SLICES, layout::NAMESPACES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 
@@ -48,7 +49,11 @@ pub(super) fn absent(view: &View<'_>) -> Option<Absent> {
         // A name that is tried and was not asked for may be the one that is meant.
         let tried = view.tried(&wanted.name);
         let all_asked = !tried.is_empty() && tried.iter().all(|full| !view.questions(full).is_empty());
-        (nothing && all && all_asked && !exists).then(|| Absent {
+        // An error or silence for one of them tells nothing of whether it exists.
+        let all_told = tried.iter().flat_map(|full| view.questions(full)).all(|(_, probe)| {
+            probe.all_answered() && matches!(probe.result, Outcome::Noerror | Outcome::Nxdomain)
+        });
+        (nothing && all && all_asked && all_told && !exists).then(|| Absent {
             ids: row_ids(&denied),
             works: works.clone(),
             server: first.server,

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::{World, intended, truth};
 use crate::view::{View, row_ids};
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the name ends with a dot, so no search domain is tried",
     needs: &[layout::SERVICES, layout::SLICES, layout::NAMESPACES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 

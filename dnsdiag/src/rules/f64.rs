@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Confidence, Hit, Rule, command};
+use super::{Class, Confidence, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::resolv_conf::{Dialect, NoteKind, read};
 use crate::view::{View, row_ids};
@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PODS,
     ],
     latent: false,
+    explains: &[Effect::Denied],
     test,
 };
 

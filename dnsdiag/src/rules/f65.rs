@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::resolv_conf::NoteKind;
 use crate::view::{View, row_ids};
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "musl skips a line of resolv.conf that is longer than 255 bytes",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error, Effect::Lost],
     test,
 };
 

@@ -1,6 +1,6 @@
 //! F66: the search list has `.`, for which musl before 1.2.4 sends a question that no server can read.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::resolver::LostBecause;
 use crate::version::Version;
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "musl before 1.2.4 fails on the search domain `.`",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Model],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, View, is_below, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a search domain answers every name, so names outside lead to one address",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Misled],
     test,
 };
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::{Outcome, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, LogClass, View, row_ids};
 
@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     title: "pods get the node's resolv.conf, and its nameserver is the node's own loopback, or none",
     needs: &[layout::NODE_RESOLV_CONF, layout::KUBELET, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::kubelet;
 use crate::view::{Candidate, View};
@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Unroutable, Effect::Denied],
     test,
 };
 
@@ -40,11 +41,17 @@ fn test(view: &View<'_>) -> Option<Hit> {
     };
     let dead = !servers.is_empty()
         && servers.iter().all(|server| server.udp.reach.fails() && of_before(server.address));
-    let lost = view.target.names.iter().any(|name| {
-        let candidates = view.candidates(name);
-        let denied = candidates.iter().any(|one| one.any(|told| told.result == Outcome::Nxdomain));
-        denied && !candidates.iter().any(Candidate::resolves)
-    });
+    let denied: Vec<String> = view
+        .target
+        .names
+        .iter()
+        .map(|name| view.candidates(name))
+        .filter(|candidates| !candidates.iter().any(Candidate::resolves))
+        .flatten()
+        .filter(|one| one.any(|told| told.result == Outcome::Nxdomain))
+        .flat_map(|one| one.ids())
+        .collect();
+    let lost = !denied.is_empty();
     let other_list = differences.iter().any(|one| {
         matches!(one.class, kubelet::Class::MissingSearch | kubelet::Class::Truncated | kubelet::Class::Empty)
     });
@@ -60,7 +67,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
             subject.started().unwrap_or("then"),
             layout::KUBELET
         ))
-        .citing([layout::POD_RESOLV_CONF, layout::KUBELET, layout::PODS]);
+        .citing([layout::POD_RESOLV_CONF, layout::KUBELET, layout::PODS])
+        .citing(denied);
     let all = |of: fn(&kubelet::Difference) -> &Vec<String>| {
         let values: Vec<&str> = differences.iter().flat_map(of).map(String::as_str).collect();
         if values.is_empty() { "less".to_owned() } else { values.join(" ") }

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Position, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, Reach, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the node's DNS cache is down, and its pods ask it alone",
     needs: &[layout::POD_RESOLV_CONF, layout::SERVICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

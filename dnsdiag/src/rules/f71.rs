@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::{Outcome, Probe, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, Server, View, is_canary, row_ids};
 
@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the node's DNS cache cannot reach the cluster's DNS pods",
     needs: &[layout::POD_RESOLV_CONF, layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 

@@ -3,7 +3,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, NODE_LOCAL, PolicyVerdict, Server, View};
 
@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     title: "NodeLocal DNSCache is set up for another proxy mode than the cluster's",
     needs: &[layout::POD_RESOLV_CONF, layout::SERVICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Danger],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "answers come from another address than the one that was asked",
     needs: &[layout::PROBES, layout::SERVICES, layout::SLICES, layout::PODS],
     latent: false,
+    explains: &[Effect::WrongSource],
     test,
 };
 

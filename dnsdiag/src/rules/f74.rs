@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::{Outcome, Position, Probe, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, PolicyVerdict, Reach, View, is_connect};
 
@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Rejected],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Reach, View};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the reverse path filter of the node drops packets of DNS",
     needs: &[layout::PROBES, layout::SERVICES, layout::SLICES, layout::PODS],
     latent: false,
+    explains: &[Effect::Lost],
     test,
 };
 

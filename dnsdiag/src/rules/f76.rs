@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Position};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a DNS policy (toFQDNs) refuses the name on the pod's node",
     needs: &[layout::POD_RESOLV_CONF, layout::POLICIES, layout::PROBES],
     latent: false,
+    explains: &[Effect::Denied, Effect::Error],
     test,
 };
 

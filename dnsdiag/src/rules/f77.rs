@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Reach, View, row_ids};
 
@@ -22,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Misled, Effect::Denied, Effect::Refused],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "autopath follows another search list than the pod's",
     needs: &[layout::COREFILE, layout::POD_RESOLV_CONF, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Misled],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, View, is_below, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the servers of one zone (a stub domain) do not answer CoreDNS",
     needs: &[layout::COREFILE, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{PluginUse, ServerBlock, View, is_below, row_ids};
 
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PODS,
     ],
     latent: false,
+    explains: &[Effect::Error, Effect::Denied],
     test,
 };
 
@@ -29,15 +30,24 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let names = view.target.names.iter().map(|name| view.intended(name)).chain([canary]);
     for full in names {
         let Some((block, zone)) = view.block_of(&full) else { continue };
-        let Some((plugin, told)) = shadow(&block, &zone, &full) else { continue };
         let of_cluster = is_below(&full, &domain);
         if of_cluster && view.truth(&full).and_then(|truth| truth.exists()) != Some(true) {
             continue;
         }
         let rows = view.questions(&full);
-        let hit_by = |probe: &Probe| probe.result == told;
-        let lost: Vec<_> = rows.iter().copied().filter(|(_, probe)| hit_by(probe)).collect();
+        let by = |probe: &Probe| {
+            let (plugin, told) = shadow(&block, &zone, &full, &probe.qtype, of_cluster)?;
+            (probe.result == told).then_some(plugin)
+        };
+        let lost: Vec<_> = rows.iter().copied().filter(|(_, probe)| by(probe).is_some()).collect();
         let Some((_, first)) = lost.first().copied() else { continue };
+        let Some(plugin) = by(first) else { continue };
+        // Another failure of the same name is none of that plugin's.
+        let others = rows.iter().any(|(_, probe)| {
+            by(probe).is_none() && !matches!(probe.result, Outcome::Noerror | Outcome::Nxdomain)
+        });
+        // Which names a template's patterns fit is not worked out here.
+        let sure = of_cluster && plugin.name != "template" && !others;
         if rows.iter().any(|(_, probe)| probe.result == Outcome::Noerror && !probe.answers.is_empty()) {
             continue;
         }
@@ -46,7 +56,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         } else {
             format!("{} {}", plugin.name, plugin.words.join(" "))
         };
-        let mut hit = if of_cluster { Hit::high(summary(plugin)) } else { Hit::medium(summary(plugin)) }
+        let mut hit = if sure { Hit::high(summary(plugin)) } else { Hit::medium(summary(plugin)) }
             .because(format!(
                 "{}:{}: `{what}` has no fallthrough, so it answers for all of its zone",
                 layout::COREFILE,
@@ -76,15 +86,21 @@ fn summary(plugin: &PluginUse) -> String {
 }
 
 /// The plugin that takes the name before the one that knows it, and what it says when it does not have it.
-fn shadow<'b>(block: &'b ServerBlock, zone: &str, full: &str) -> Option<(&'b PluginUse, Outcome)> {
+fn shadow<'b>(
+    block: &'b ServerBlock,
+    zone: &str,
+    full: &str,
+    qtype: &str,
+    of_cluster: bool,
+) -> Option<(&'b PluginUse, Outcome)> {
     block.plugins.iter().find_map(|plugin| {
         let zones: Vec<&String> = match plugin.name.as_str() {
             // hosts [FILE] [ZONES…]; a file has a slash.
             "hosts" => plugin.words.iter().filter(|word| !word.contains('/')).collect(),
             // template CLASS TYPE [ZONES…]
-            "template" => plugin.words.iter().skip(2).collect(),
-            // file DBFILE [ZONES…]
-            "file" => plugin.words.iter().skip(1).collect(),
+            "template" if takes(plugin, qtype) => plugin.words.iter().skip(2).collect(),
+            // file DBFILE [ZONES…]; it stands behind kubernetes (`plugin.cfg`).
+            "file" if !of_cluster => plugin.words.iter().skip(1).collect(),
             _ => return None,
         };
         let covers = if zones.is_empty() {
@@ -98,6 +114,27 @@ fn shadow<'b>(block: &'b ServerBlock, zone: &str, full: &str) -> Option<(&'b Plu
         let told = if plugin.name == "file" { Outcome::Nxdomain } else { Outcome::Servfail };
         (covers && !own_names && !plugin.has("fallthrough")).then_some((plugin, told))
     })
+}
+
+/// Whether a `template CLASS TYPE` takes a question, and leaves some of those that it takes without an answer: one with a pattern that fits
+/// everything, or with none, has an answer to all (`plugin/template/template.go`).
+fn takes(plugin: &PluginUse, qtype: &str) -> bool {
+    let word = |place: usize, wanted: &str| {
+        plugin
+            .words
+            .get(place)
+            .is_some_and(|word| word.eq_ignore_ascii_case(wanted) || word.eq_ignore_ascii_case("ANY"))
+    };
+    let patterns: Vec<&String> = plugin
+        .body
+        .iter()
+        .filter(|line| line.first().is_some_and(|word| word == "match"))
+        .flat_map(|line| line.iter().skip(1))
+        .collect();
+    let fits_all = |pattern: &&String| {
+        matches!(pattern.as_str(), "" | "." | ".*" | ".+" | "^.*$" | "^.+$" | "^.*" | ".*$")
+    };
+    word(0, "IN") && word(1, qtype) && !patterns.is_empty() && !patterns.iter().any(fits_all)
 }
 
 fn is_same(a: &str, b: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{LogClass, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "CoreDNS refuses questions for names outside while too many are open upstream",
     needs: &[layout::PROBES, layout::COREFILE],
     latent: false,
+    explains: &[Effect::Error],
     test,
 };
 

@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, LogClass, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a failure of the upstream that is over is repeated from the cache",
     needs: &[layout::PROBES, layout::COREFILE, layout::DNS_LOG, layout::NODE_RESOLV_CONF],
     latent: false,
+    explains: &[Effect::Error],
     test,
 };
 

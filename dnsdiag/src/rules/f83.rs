@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Outcome, Probe};
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::resolver::Libc;
 use crate::version::Version;
@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     title: "Go's own resolver fails where glibc gets an answer",
     needs: &[layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Model],
     test,
 };
 

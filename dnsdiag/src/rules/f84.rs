@@ -1,6 +1,6 @@
 //! F84: Node.js looks names up in four threads, and a name that takes long holds them all.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Ask, Candidate, View, is_canary};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "lookups of Node.js wait for others that take long, in a pool of four threads",
     needs: &[layout::SYMPTOM, layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Waited],
     test,
 };
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{View, row_ids};
 
@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Reported],
     test,
 };
 

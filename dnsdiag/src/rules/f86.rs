@@ -1,6 +1,6 @@
 //! F86: the image asks another resolver than DNS (systemd-resolved, SSSD, NIS), so programs are told something else.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Candidate, View};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the image's nsswitch.conf puts another resolver before DNS",
     needs: &[layout::SYMPTOM, layout::POD_NSSWITCH, layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Reported],
     test,
 };
 

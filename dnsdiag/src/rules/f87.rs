@@ -1,6 +1,6 @@
 //! F87: a line of `/etc/hosts` answers the name, so DNS is never asked.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Candidate, View};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "a line of /etc/hosts (hostAliases) answers the name with another address",
     needs: &[layout::POD_HOSTS, layout::PODS, layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Misled],
     test,
 };
 

@@ -1,6 +1,6 @@
 //! F88: the image's `nsswitch.conf` does not lead to DNS for this name.
 
-use super::{Class, Hit, Rule};
+use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
 use crate::view::{Candidate, View};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the image's nsswitch.conf does not lead to DNS for this name",
     needs: &[layout::POD_NSSWITCH, layout::POD_RESOLV_CONF, layout::PROBES],
     latent: false,
+    explains: &[Effect::Misled],
     test,
 };
 

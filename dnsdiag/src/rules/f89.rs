@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::View;
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the DNS Service has internalTrafficPolicy: Local, and the node has no DNS pod",
     needs: &[layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

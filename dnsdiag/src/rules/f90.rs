@@ -7,7 +7,7 @@ use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::expected;
 use netlab_plugin::evidence::Transport;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, Reach, Seen, View};
 
@@ -18,6 +18,7 @@ pub(super) const RULE: Rule = Rule {
     title: "zone hints leave the node DNS pods that do not answer, or not in time",
     needs: &[layout::SERVICES, layout::SLICES, layout::NODES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected, Effect::Slow],
     test,
 };
 

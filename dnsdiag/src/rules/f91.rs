@@ -1,6 +1,6 @@
 //! F91: the nameserver lies in the block of Service addresses and is no Service's: the proxy's nftables rules drop that.
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, Server, View};
 
@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     title: "the nameserver is a Service address that no Service has, and the proxy drops packets to it",
     needs: &[layout::POD_RESOLV_CONF, layout::NODE_NFT, layout::SERVICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

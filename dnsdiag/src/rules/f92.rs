@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::{Position, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{Ask, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "sessionAffinity keeps the pod with a DNS pod that does not answer",
     needs: &[layout::SERVICES, layout::SLICES, layout::PODS, layout::PROBES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Refused, Effect::Rejected],
     test,
 };
 

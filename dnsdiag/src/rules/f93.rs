@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Outcome;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{LogClass, View, row_ids};
 
@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     title: "kube-dns (dnsmasq) has reached its number of concurrent questions",
     needs: &[layout::PROBES, layout::DNS_LOG, layout::PODS, layout::SERVICES],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 
@@ -31,7 +32,10 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .collect();
     let (_, first) = failing.first().copied()?;
     let segments = view.segments();
-    let mut hit = Hit::high("kube-dns has too many questions open")
+    // A log tells of other days, too; a refusal is what dnsmasq says then.
+    let refused = failing.iter().any(|(_, probe)| probe.result == Outcome::Refused);
+    let summary = "kube-dns has too many questions open";
+    let mut hit = if refused { Hit::high(summary) } else { Hit::medium(summary) }
         .because(format!("{}:{}: {}", layout::DNS_LOG, line.line, line.text.trim()))
         .because(format!(
             "{}: {}, {} of {} questions for names outside fail",

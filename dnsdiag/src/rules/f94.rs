@@ -2,7 +2,7 @@
 
 use netlab_plugin::evidence::Probe;
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::view::{LogClass, View, row_ids};
 
@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Lost, Effect::Error],
     test,
 };
 
@@ -38,6 +39,13 @@ fn test(view: &View<'_>) -> Option<Hit> {
     };
     let lost: Vec<_> = outside.iter().copied().filter(|(_, probe)| failing(probe)).collect();
     let (_, first) = lost.first().copied()?;
+    // A clash of ports hits some; where nothing comes at all it is something else.
+    let some = outside.iter().any(|(_, probe)| {
+        probe.answers_seen() > 0 && probe.result != netlab_plugin::evidence::Outcome::Servfail
+    });
+    if !some {
+        return None;
+    }
     let segments = view.segments();
     // What goes to the DNS pods is all answered: the loss is behind them.
     if !segments.vip_udp.reach.answers() || !segments.endpoints_answer() {

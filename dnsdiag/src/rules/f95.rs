@@ -6,7 +6,7 @@ use netlab_core::model::cluster::ObjectKey;
 use netlab_core::model::service::Service;
 use netlab_plugin::evidence::{Outcome, Probe, Transport};
 
-use super::{Class, Hit, Rule, command};
+use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
 use crate::records::Hint;
 use crate::view::{PolicyVerdict, View, row_ids};
@@ -25,6 +25,7 @@ pub(super) const RULE: Rule = Rule {
         layout::PROBES,
     ],
     latent: false,
+    explains: &[Effect::Connect],
     test,
 };
 

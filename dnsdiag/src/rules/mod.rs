@@ -5,6 +5,7 @@
 //! How to add one: `docs/dns-diagnose.md`, "A new rule".
 
 mod command;
+mod dropped;
 mod f01;
 mod f02;
 mod f03;
@@ -102,7 +103,9 @@ mod f94;
 mod f95;
 mod rule;
 
-pub use rule::{Class, Confidence, Hit, Rule};
+pub use rule::{Class, Confidence, Hit, Rule, Standing};
+
+pub use crate::view::Effect;
 
 /// The rules in the order in which they are asked: the first that fires is the verdict, later ones contribute. What is
 /// sufficient by itself comes before what could be its consequence.

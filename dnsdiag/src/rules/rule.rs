@@ -1,8 +1,9 @@
 //! What a rule is, and what it says when it fires.
 
+use netlab_plugin::evidence::Probe;
 use serde::{Deserialize, Serialize};
 
-use crate::view::View;
+use crate::view::{Effect, Failure, View};
 
 /// The kinds of verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,8 +80,47 @@ pub struct Rule {
     pub needs: &'static [&'static str],
     /// True when it explains noise or a danger, not a failure: asked only when everything answers.
     pub latent: bool,
+    /// The failures that its fact makes: it is a verdict only where one of them is among the facts that it cites. Empty for
+    /// what makes none.
+    pub explains: &'static [Effect],
     /// Whether it fires.
     pub test: fn(&View<'_>) -> Option<Hit>,
+}
+
+/// What a rule that fires comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// Something that it cites fails as it explains, and the report may come from that.
+    Explains,
+    /// Something that it cites fails so, and the report tells of something else.
+    BesideReport,
+    /// It may be there, and nothing fails by it: never more than a contribution, or the danger that it is.
+    Idle,
+}
+
+impl Rule {
+    /// What a hit of this rule explains of what fails.
+    #[must_use]
+    pub fn standing(&self, hit: &Hit, view: &View<'_>, failures: &[Failure<'_>]) -> Standing {
+        if self.latent {
+            return Standing::Idle;
+        }
+        let explained = failures
+            .iter()
+            .filter(|one| self.explains.contains(&one.effect) && hit.evidence.iter().any(|id| id == one.id));
+        let mut fits: Vec<bool> = explained.map(|one| !view.contradicts_report(one.effect)).collect();
+        let answered = |(id, probe): (&str, &Probe)| {
+            !probe.addresses().is_empty() && hit.evidence.iter().any(|cited| cited == id)
+        };
+        if self.explains.contains(&Effect::Misled) && view.evidence.probes().any(answered) {
+            fits.push(true);
+        }
+        match (fits.is_empty(), fits.contains(&true)) {
+            (true, _) => Standing::Idle,
+            (false, true) => Standing::Explains,
+            (false, false) => Standing::BesideReport,
+        }
+    }
 }
 
 /// What a rule says when it fires.

@@ -56,6 +56,14 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// True when the pod's sockets were recorded and one has this port.
+    #[must_use]
+    pub fn has_socket(&self, port: u16) -> bool {
+        self.text(layout::POD_SOCKETS).is_some_and(|sockets| local_ports(sockets).contains(&port))
+    }
+}
+
 /// Local ports of the sockets in `/proc/net/udp` and `udp6` (`net/ipv4/udp.c`: `sl local_address rem_address st …`, port in
 /// hexadecimal after the last colon).
 fn local_ports(text: &str) -> BTreeSet<u16> {

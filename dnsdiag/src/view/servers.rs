@@ -149,6 +149,7 @@ fn class(line: &str) -> Option<LogClass> {
             || has(&["plugin/kubernetes", "unsynced"])
             || has(&["failed to list"])
             || has(&["failed to watch"])
+            || has(&["kubernetes api connection failure"])
             || has(&["still waiting on", "kubernetes"]) =>
         {
             LogClass::Unsynced

@@ -110,7 +110,7 @@ fn the_confusion_matrix_is_diagonal() {
         let view = View::new(&bundle.target, &bundle.evidence);
         let (hits, _) = hits(&view);
         let _ = write!(matrix, "{name:<24}");
-        let modes: Vec<&str> = hits.iter().map(|(rule, _)| rule.mode).collect();
+        let modes: Vec<&str> = hits.iter().map(|one| one.rule.mode).collect();
         // What is only latent is no verdict where nobody complains.
         let first = verdict(&bundle).verdict.mode;
         for rule in RULES {
