@@ -191,3 +191,55 @@ fn claims_are_drafted_of_running_pods_and_of_addresses_that_hosts_can_have() {
         answer["pairs"].as_array().expect("pairs").iter().filter_map(|pair| pair["to"].as_str()).collect();
     assert_eq!(asked, ["shop/api-1", "shop/api-2"]);
 }
+
+/// Two nodes, a client and a server on each.
+fn two_nodes(service: &str, status: &str) -> String {
+    let pod = |name: &str, node: &str, address: &str, app: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: shop, labels: {{app: {app}}}}}\nspec: {{nodeName: {node}}}\nstatus: {{podIP: {address}, conditions: [{{type: Ready, status: 'True'}}]}}\n---\n"
+        )
+    };
+    let node = |name: &str| format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n---\n");
+    node("n1")
+        + &node("n2")
+        + &pod("client-1", "n1", "10.0.1.1", "client")
+        + &pod("client-2", "n2", "10.0.2.1", "client")
+        + &pod("server-1", "n1", "10.0.1.2", "server")
+        + &pod("server-2", "n2", "10.0.2.2", "server")
+        + &format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: api, namespace: shop}}\nspec: {{clusterIP: 10.96.0.10, selector: {{app: server}}, ports: [{{port: 80}}], {service}}}\nstatus: {{{status}}}\n"
+        )
+}
+
+#[test]
+fn a_source_is_listed_with_the_endpoints_of_its_own_node_s_proxy() {
+    let pairs = |text: &str, to: &str, from: &str| {
+        let run = list(text, &["--to", to, "--from", from, "-o", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let connections = json["connections"].as_array().expect("a list");
+        let to: Vec<String> = connections.iter().map(|one| one["to"].to_string().replace('"', "")).collect();
+        (to, json["notes"].to_string().contains("own node's proxy"))
+    };
+    let servers = |numbers: &[u8]| -> Vec<String> {
+        numbers.iter().map(|one| format!("shop/server-{one}[Pod]")).collect()
+    };
+    let local = two_nodes("internalTrafficPolicy: Local, type: NodePort, externalIPs: [192.0.2.10]", "");
+    for (to, from, numbers, said) in [
+        ("10.96.0.10", "client-1", &[1][..], true),
+        ("10.96.0.10", "client-2", &[2], true),
+        ("svc/api", "client-2", &[2], true),
+        ("192.0.2.10", "client-2", &[1, 2], false),
+    ] {
+        assert_eq!(pairs(&local, to, from), (servers(numbers), said), "{to} {from}");
+    }
+    let plain = two_nodes("type: ClusterIP", "");
+    assert_eq!(pairs(&plain, "10.96.0.10", "client-1"), (servers(&[1, 2]), false));
+    let ranges = two_nodes(
+        "type: LoadBalancer, loadBalancerSourceRanges: [10.0.1.0/24]",
+        "loadBalancer: {ingress: [{ip: 198.51.100.7}]}",
+    );
+    assert_eq!(pairs(&ranges, "198.51.100.7", "client-1"), (servers(&[1, 2]), true));
+    assert_eq!(pairs(&ranges, "198.51.100.7", "client-2"), (servers(&[]), true), "outside of the ranges");
+    let nearest = two_nodes("trafficDistribution: PreferSameNode", "");
+    assert_eq!(pairs(&nearest, "svc/api", "client-2"), (servers(&[2]), true));
+}

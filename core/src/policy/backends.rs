@@ -5,11 +5,13 @@
 //! input has `EndpointSlice`s of a Service they alone decide; else its selector does, as the endpoint controller reads
 //! it. It does not know which endpoint a node prefers, nor readiness where there are no slices.
 
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
-use super::query::{End, owner};
+use super::frontends::{Site, translation};
+use super::query::{End, addresses as addresses_of, node_of, outside_of_ranges, owner};
 use crate::endpoint_ref::{PortName, PortRef};
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
@@ -170,6 +172,52 @@ pub fn backends(cluster: &Cluster, key: &ObjectKey, port: &ServicePort) -> Vec<B
     }
     found.sort();
     found
+}
+
+/// To which ends each pod is led that asks a Service by one of these addresses: those that its own node's proxy uses, none
+/// where a balancer's ranges do not admit it. `None` when all pods are led to all that [`backends`] names.
+pub fn led(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    ports: &[&ServicePort],
+    addresses: &[IpAddr],
+) -> Option<BTreeMap<ObjectKey, BTreeSet<End>>> {
+    let mut all: BTreeMap<(IpAddr, Protocol, u16), End> = BTreeMap::new();
+    for backend in ports.iter().flat_map(|port| backends(cluster, key, port)) {
+        all.insert((backend.address, backend.protocol, backend.port), backend.end);
+    }
+    let everything: BTreeSet<&End> = all.values().collect();
+    let asked = || addresses.iter().flat_map(|address| ports.iter().map(move |port| (*address, *port)));
+    // Nodes are fewer than pods.
+    let mut by_node: BTreeMap<String, Vec<(IpAddr, &ServicePort, BTreeSet<End>)>> = BTreeMap::new();
+    let mut led = BTreeMap::new();
+    for pod in cluster.pods.keys() {
+        let node = node_of(cluster, pod);
+        let ways = by_node.entry(node).or_insert_with_key(|node| {
+            let site = Site { cluster, node, addresses: &[], wires: &[] };
+            let way = |(address, port): (IpAddr, &ServicePort)| {
+                let found = translation(site, address, port.port, port.protocol)?;
+                let end = |to: &SocketAddr| all.get(&(to.ip(), port.protocol, to.port())).cloned();
+                Some(found.endpoints.iter().filter_map(end).collect::<BTreeSet<End>>())
+            };
+            asked().map(|(address, port)| (address, port, way((address, port)).unwrap_or_default())).collect()
+        });
+        let sources = addresses_of(cluster, &End::Pod(pod.clone()));
+        let mut ends = BTreeSet::new();
+        for (address, port, to) in &*ways {
+            let mut same = sources.iter().filter(|source| source.is_ipv4() == address.is_ipv4());
+            let asks = |source: &IpAddr| {
+                let from = End::Pod(pod.clone());
+                outside_of_ranges(cluster, (&from, *source), (*address, port.port, port.protocol)).is_none()
+            };
+            if same.any(asks) {
+                ends.extend(to.iter().cloned());
+            }
+        }
+        led.insert(pod.clone(), ends);
+    }
+    let is_led_everywhere = |ends: &BTreeSet<End>| everything.iter().all(|end| ends.contains(*end));
+    (!addresses.is_empty() && !led.values().all(is_led_everywhere)).then_some(led)
 }
 
 /// The pod that the slice names, if that has the address; else whoever has it.

@@ -121,6 +121,8 @@ pub struct Focus {
     pub ports: Option<Allowed>,
     /// Of these destinations only these ports: a Service leads to another port of each, maybe.
     pub ports_of: BTreeMap<End, Allowed>,
+    /// Of these sources only pairs with these destinations: a node's proxy leads its pods to some endpoints of a Service.
+    pub led: BTreeMap<ObjectKey, BTreeSet<End>>,
 }
 
 /// All connections.
@@ -325,6 +327,8 @@ struct Chosen {
     about: Option<BTreeSet<usize>>,
     /// By destination.
     ports: BTreeMap<usize, Allowed>,
+    /// By source: where it is led, if not everywhere.
+    led: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 impl Chosen {
@@ -358,7 +362,14 @@ impl Chosen {
                 ports.insert(position, known.map_or_else(|| allowed.clone(), |known| known.or(allowed)));
             }
         }
+        let mut led: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (from, ends) in &focus.led {
+            if let Some(position) = of_pod(from) {
+                led.entry(position).or_default().extend(ends.iter().flat_map(of_end));
+            }
+        }
         Self {
+            led,
             from: focus.from.as_ref().map(positions),
             to: focus.to.as_ref().map(positions),
             about: focus.about.as_ref().map(|pods| pods.iter().filter_map(of_pod).collect()),
@@ -386,6 +397,7 @@ impl Chosen {
             |set: &Option<BTreeSet<usize>>, position| set.as_ref().is_none_or(|set| set.contains(position));
         within(&self.from, &from)
             && within(&self.to, &to)
+            && self.led.get(&from).is_none_or(|led| led.contains(&to))
             && (within(&self.about, &from) || within(&self.about, &to))
     }
 }

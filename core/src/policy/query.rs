@@ -234,7 +234,7 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
         }
         _ => (tuple.destination, tuple.destination_port, None),
     };
-    if let Some(why) = outside_of_ranges(cluster, direct, (address, port, protocol)) {
+    if let Some(why) = outside_of_ranges(cluster, (&direct.from, tuple.source), (address, port, protocol)) {
         return Asked::Dropped(why);
     }
     let Some(source) = policed_pod(cluster, &direct.from) else { return Asked::Direct };
@@ -281,12 +281,11 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
 /// Why proxies drop a packet to a balancer's address, or may: its source is in none of `loadBalancerSourceRanges`, or is not
 /// known. They ask for the address that they see, of pods and nodes too (`pkg/proxy/iptables/proxier.go`, `KUBE-FW-…`;
 /// `pkg/proxy/nftables/proxier.go`, `firewall-…`), and for ranges of the packet's family alone.
-fn outside_of_ranges(
+pub(super) fn outside_of_ranges(
     cluster: &Cluster,
-    direct: &Pair,
+    (from, source): (&End, IpAddr),
     (address, port, protocol): (IpAddr, u16, Protocol),
 ) -> Option<String> {
-    let source = direct.tuple.source;
     let (key, service) = cluster.services.iter().find(|(_, service)| {
         service.load_balancer_ips.contains(&address)
             && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
@@ -295,8 +294,8 @@ fn outside_of_ranges(
     ranges().next()?;
     let words = ranges().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let admits = format!("svc/{key} admits only {words} at {address} (loadBalancerSourceRanges)");
-    if !has_known_address(cluster, &direct.from) {
-        return Some(format!("{admits}, and the address of {} is not in the input", direct.from));
+    if !has_known_address(cluster, from) {
+        return Some(format!("{admits}, and the address of {from} is not in the input"));
     }
     let is_admitted = ranges().any(|range| range.contains(&source));
     (!is_admitted).then(|| format!("{admits}: proxies drop what comes from {source}"))

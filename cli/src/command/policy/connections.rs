@@ -10,7 +10,7 @@ use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::{PortRange, Protocol};
 use netlab_core::model::service::ServicePort;
 use netlab_core::policy::Scope;
-use netlab_core::policy::backends::{backends, service, service_port};
+use netlab_core::policy::backends::{backends, led, service, service_port};
 use netlab_core::policy::connections::exposure::{Exposure, Future};
 use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, alone, as_if_running, connections,
@@ -56,10 +56,12 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         None => args.port.as_ref(),
     };
     let behind = to.and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
+    let mut led = BTreeMap::new();
     let (ports, ports_of) = match behind {
         Some((to, key)) => {
             notes.extend(ends::about_address(to, &key));
-            let ports_of = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
+            let (ports_of, by_source) = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
+            led = by_source;
             // A Service that leads nowhere lists nothing.
             (ports_of.is_empty().then(|| Allowed::from_ranges([])), ports_of)
         }
@@ -78,6 +80,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         about: about(globals, &input.loaded.cluster),
         ports,
         ports_of,
+        led,
     };
     let one_of_several: Vec<&ObjectKey> =
         named.iter().filter(|key| siblings(&input.loaded.cluster, key) > 1).collect();
@@ -230,14 +233,15 @@ fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
     Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
 }
 
-/// The ports on which each of the pods behind a Service listens for it.
+/// The ports on which each of the pods behind a Service listens for it, and to which of them each source is led, where that
+/// is not all.
 fn ports_behind(
     to: &EndpointRef,
     key: &ObjectKey,
     wanted: Option<&PortRef>,
     cluster: &Cluster,
     notes: &mut Vec<String>,
-) -> Result<BTreeMap<End, Allowed>, Failure> {
+) -> Result<(BTreeMap<End, Allowed>, BTreeMap<ObjectKey, BTreeSet<End>>), Failure> {
     let unusable = |error| ends::unusable("--to", to, &error);
     let chosen: Vec<&ServicePort> = match wanted {
         Some(_) => vec![service_port(cluster, key, wanted).map_err(unusable)?],
@@ -253,7 +257,20 @@ fn ports_behind(
         let all = Allowed::from_ranges(ports.values().flatten().copied());
         format!("listed are the ports behind svc/{key}: {all}, of each end its own")
     });
-    Ok(ports.into_iter().map(|(end, ports)| (end, Allowed::from_ranges(ports))).collect())
+    let addresses = match (to, cluster.services.get(key)) {
+        (EndpointRef::Address(address), _) => vec![*address],
+        (EndpointRef::Named { .. }, service) => {
+            service.map(|service| service.cluster_ips.clone()).unwrap_or_default()
+        }
+    };
+    let led = led(cluster, key, &chosen, &addresses);
+    if led.is_some() && !ports.is_empty() {
+        notes.push(format!(
+            "each source is listed with those ends behind svc/{key} alone to which its own node's proxy leads it"
+        ));
+    }
+    let ports = ports.into_iter().map(|(end, ports)| (end, Allowed::from_ranges(ports))).collect();
+    Ok((ports, led.unwrap_or_default()))
 }
 
 /// The pods that the listing is limited to, if it is.
