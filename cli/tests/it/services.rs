@@ -339,6 +339,26 @@ fn who_is_outside_of_a_balancer_s_ranges_gets_no_verdict_but_the_reason() {
     assert_eq!(found, "allow", "ranges of one family say nothing of the other: {notes}");
 }
 
+/// Under `externalTrafficPolicy: Cluster` policies of the endpoints see a node and not the client, whom they may admit.
+#[test]
+fn a_client_outside_behind_a_balancer_is_not_judged_by_its_own_address() {
+    let admits = "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\n\
+        spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]}\n";
+    for to in ["198.51.100.8:80", "198.51.100.7:80"] {
+        let (verdict, _, notes) = by_address(admits, "203.0.113.1", to);
+        assert_eq!(verdict, "undefined", "{to}: {notes}");
+        assert!(notes.contains("externalTrafficPolicy Cluster"), "{to}: {notes}");
+        let (verdict, _, notes) = by_address("", "203.0.113.1", to);
+        assert_eq!(verdict, "allow", "no policy sees it: {notes}");
+    }
+    let local = BY_ADDRESS
+        .replace("  type: LoadBalancer\n", "  type: LoadBalancer\n  externalTrafficPolicy: Local\n");
+    let question =
+        ["policy", "eval", "-f", "-", "--from", "203.0.113.1", "--to", "198.51.100.8:80", "-o", "json"];
+    let run = netlab_reading(&format!("{local}{admits}"), &question);
+    assert!(run.stdout.contains("\"verdict\": \"allow\",\n  \"egress\""), "{}", run.stdout);
+}
+
 /// Another node leads on from its port to endpoints, and nobody asked their policies.
 #[test]
 fn a_node_port_of_another_node_is_never_simply_allowed() {

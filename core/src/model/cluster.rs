@@ -126,6 +126,8 @@ pub struct WorkloadRef {
 /// A Node.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
+    /// True when the input has the object; false when only pods name it.
+    pub declared: bool,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `status.addresses` of types InternalIP and ExternalIP.

@@ -248,6 +248,15 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
     let [egress, ingress] = hops;
     let Some(via) = pair.via.as_ref() else {
         let denied = egress.is_some_and(|hop| hop.verdict == Verdict::Deny);
+        if let Some(service) = &pair.rewritten_for
+            && ingress.is_some_and(|hop| hop.reason == Reason::Row)
+        {
+            return Some(format!(
+                "nodes put an address of their own in place of the client's on the way to {service} \
+                 (externalTrafficPolicy Cluster), and policies of {} see that",
+                pair.to
+            ));
+        }
         return led_on(cluster, pair).filter(|_| !denied);
     };
     if egress.is_some_and(|hop| hop.reason == Reason::ServiceMixed) {

@@ -87,12 +87,15 @@ pub struct Pair {
     pub tuple: Tuple,
     /// By which address the source asks, if its node translates that.
     pub via: Option<Via>,
+    /// The Service on whose way nodes put an address of their own in place of the source's, which is outside: they do for
+    /// a balancer's or external address under `externalTrafficPolicy: Cluster`.
+    pub rewritten_for: Option<String>,
 }
 
 impl Pair {
     /// A packet that is sent to the address where it arrives.
     pub const fn direct(from: End, to: End, tuple: Tuple) -> Self {
-        Self { from, to, tuple, via: None }
+        Self { from, to, tuple, via: None, rewritten_for: None }
     }
 
     /// The packet as the source sends it.
@@ -176,7 +179,10 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                     };
                     let direct = Pair::direct(from.clone(), to.clone(), tuple);
                     match translated(cluster, query, &direct, pairs.len()) {
-                        Asked::Direct => pairs.push(direct),
+                        Asked::Direct => {
+                            let rewritten_for = rewritten_for(cluster, query, &direct);
+                            pairs.push(Pair { rewritten_for, ..direct });
+                        }
                         Asked::Translated(all) => pairs.extend(all),
                         Asked::Not(why) => not_led.push(why),
                         Asked::Dropped(why) => {
@@ -256,6 +262,7 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             source_port: SOURCE_PORT + u16::try_from((before + number) % SOURCE_PORTS).unwrap_or_default(),
             ..tuple
         },
+        rewritten_for: None,
         via: Some(Via {
             service: found.service.clone(),
             address,
@@ -276,6 +283,21 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             Asked::Translated(numbered.map(|(number, at)| pair(to(at), *at, number)).collect())
         }
     }
+}
+
+/// See [`Pair::rewritten_for`].
+fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<String> {
+    let (Service::Backends { all, addresses, port }, End::Address(_)) = (&query.service, &direct.from) else {
+        return None;
+    };
+    let protocol = all.first()?.protocol;
+    let address = addresses.iter().find(|one| one.is_ipv4() == direct.tuple.destination.is_ipv4())?;
+    let (key, service) = cluster.services.iter().find(|(_, service)| {
+        let mut external = service.load_balancer_ips.iter().chain(&service.external_ips);
+        external.any(|one| one == address)
+            && service.ports.iter().any(|one| (one.port, one.protocol) == (*port, protocol))
+    })?;
+    (!service.external_local).then(|| format!("svc/{key}"))
 }
 
 /// Why proxies drop a packet to a balancer's address, or may: its source is in none of `loadBalancerSourceRanges`, or is not

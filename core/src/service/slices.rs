@@ -112,11 +112,20 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
     let mut groups: BTreeMap<(AddressType, Vec<EndpointPort>), Vec<Endpoint>> = BTreeMap::new();
     let families = families(cluster, service);
     let mut assumed_ready = 0;
+    // Where the input has Nodes the controller leaves pods out whose Node it does not find (`reconciler.go`), but for
+    // those that are to be published whatever becomes of them.
+    let has_nodes = cluster.nodes.values().any(|node| node.declared);
+    let mut homeless: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, pod) in &cluster.pods {
         let selected = name.namespace == key.namespace
             && !pod.terminal
             && selector.iter().all(|(label, value)| pod.labels.get(label) == Some(value));
         if !selected {
+            continue;
+        }
+        let node = pod.node.as_deref().filter(|_| has_nodes && !service.publish_not_ready);
+        if let Some(node) = node.filter(|node| cluster.nodes.get(*node).is_none_or(|node| !node.declared)) {
+            homeless.entry(node).or_default().push(&name.name);
             continue;
         }
         assumed_ready += usize::from(pod.ready.is_none());
@@ -133,6 +142,16 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
     if assumed_ready > 0 {
         let pods = if assumed_ready == 1 { "1 pod".to_owned() } else { format!("{assumed_ready} pods") };
         predicted.assumed.push(format!("{pods} without a Ready condition taken for ready"));
+    }
+    for (node, pods) in homeless {
+        let (pods, are) = match pods.as_slice() {
+            [pod] => (format!("pod {pod}"), "is"),
+            [first, .., last] => (format!("{} pods, {first} to {last},", pods.len()), "are"),
+            [] => continue,
+        };
+        predicted
+            .assumed
+            .push(format!("{pods} {are} left out: the input has Nodes, and none is called {node}"));
     }
     if service.topology_auto {
         let what = "hints in proportion to CPUs (topology-mode: Auto) are not predicted";

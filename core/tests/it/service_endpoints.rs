@@ -376,3 +376,20 @@ fn an_endpoints_object_that_cannot_be_read_is_told() {
         loaded.diagnostics.iter().map(|found| format!("{} {}", found.message, found.path)).collect();
     assert_eq!(told, ["`example.com` is no IP address subsets[0].addresses[1].ip"]);
 }
+
+/// As the controller does: a pod whose Node it does not find is no endpoint, but where nothing is known of Nodes at all.
+#[test]
+fn a_pod_on_a_node_that_is_not_there_is_no_endpoint() {
+    let spec = "clusterIP: 10.96.0.1, selector: {app: s}, ports: [{port: 80}]";
+    let pods =
+        pod("a", "n1", "10.0.1.1", "") + &pod("b", "n9", "10.0.9.1", "") + &pod("c", "n9", "10.0.9.2", "");
+    let answer = ask(&(NODES.to_owned() + &service(spec) + &pods), "n1");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80"]);
+    let said = "2 pods, b to c, are left out: the input has Nodes, and none is called n9";
+    assert!(answer.assumed.iter().any(|what| what == said), "{:?}", answer.assumed);
+    let published = format!("{spec}, publishNotReadyAddresses: true");
+    let answer = ask(&(NODES.to_owned() + &service(&published) + &pods), "n1");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.9.1:80 10.0.9.2:80"]);
+    let answer = ask(&(service(spec) + &pods), "n1");
+    assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.9.1:80 10.0.9.2:80"], "no Node is in the input");
+}

@@ -27,7 +27,7 @@ pub(super) fn nodes(
         match read(&object) {
             Ok(node) => {
                 taken.extend(node.addresses.iter().copied());
-                all.insert(name, (Node { source, ..node }, object));
+                all.insert(name, (Node { declared: true, source, ..node }, object));
             }
             Err((written, path)) => {
                 let diagnostic =
@@ -71,6 +71,11 @@ fn place(pods: &mut Pods, nodes: &BTreeMap<String, (Node, wire::Node)>) {
     };
     let mut names: Vec<&String> =
         nodes.iter().filter(|(_, node)| ordinary(node)).map(|(name, _)| name).collect();
+    // No Service leads to pods on a node without an object, where others have one.
+    let declared = |name: &&String| nodes.get(*name).is_some_and(|(node, _)| node.declared);
+    if names.iter().any(declared) {
+        names.retain(declared);
+    }
     if names.is_empty() {
         names = nodes.keys().collect();
     }
