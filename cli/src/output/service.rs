@@ -67,7 +67,7 @@ pub(crate) fn render(answer: &ServiceEndpoints, one_node: bool, wide: bool) -> S
         text += &labelled("why", &format!("{}{why}", place(&nodes)));
     }
     for ((route, protocol), nodes) in worth_saying(answer) {
-        let sentence = sentence(route, protocol);
+        let sentence = sentence(route, protocol.as_deref());
         text += &labelled(route.to.as_str(), &format!("{}{sentence}", place(&nodes)));
     }
     if answer.predicted {
@@ -109,11 +109,11 @@ fn reasons(answer: &ServiceEndpoints) -> Vec<(&str, Vec<&str>)> {
     reasons
 }
 
-/// A route, with the protocol where that has to be said.
-type Said<'a> = (&'a Route, Option<&'static str>);
+/// A route, with the protocol and the family where that has to be said.
+type Said<'a> = (&'a Route, Option<String>);
 
 /// Routes from outside, and every route that does not answer; a cluster IP that does is the table's matter. With its
-/// protocol where another port of the Service has the same address and number.
+/// protocol where another port of the Service has the same address and number, and its family where a node port has both.
 fn worth_saying(answer: &ServiceEndpoints) -> Vec<(Said<'_>, Vec<&str>)> {
     let mut routes: Vec<(Said<'_>, Vec<&str>)> = Vec::new();
     for node in &answer.nodes {
@@ -123,11 +123,18 @@ fn worth_saying(answer: &ServiceEndpoints) -> Vec<(Said<'_>, Vec<&str>)> {
             if route.to == RouteKind::ClusterIp && route.outcome == "spread" {
                 continue;
             }
-            let twin = |other: &PortEndpoints| {
-                other.protocol != port.protocol
-                    && other.routes.iter().any(|other| other.to == route.to && other.address == route.address)
+            let same = |other: &&PortEndpoints| {
+                other.routes.iter().any(|other| other.to == route.to && other.address == route.address)
             };
-            let said = (route, node.ports.iter().any(twin).then_some(port.protocol));
+            let others = || node.ports.iter().filter(same);
+            let words: Vec<&str> = [
+                others().any(|other| other.protocol != port.protocol).then_some(port.protocol),
+                others().any(|other| other.family != port.family).then_some(port.family),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            let said = (route, (!words.is_empty()).then(|| words.join(" ")));
             match routes.iter_mut().find(|(known, _)| *known == said) {
                 Some((_, nodes)) if nodes.last() == Some(&&*node.node) => {}
                 Some((_, nodes)) => nodes.push(&node.node),

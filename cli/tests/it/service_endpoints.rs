@@ -250,3 +250,15 @@ fn who_may_come_to_a_balancer_is_said() {
     let only = serde_json::json!(["203.0.113.0/24"]);
     assert_eq!(ranges, [("clusterIp", &null), ("nodePort", &null), ("loadBalancer", &only)]);
 }
+
+/// One node port of a Service of both families answers in one and refuses in the other: each is said with its family.
+#[test]
+fn a_node_port_of_both_families_is_told_by_family() {
+    let world = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: t}\n\
+        spec: {type: NodePort, clusterIPs: [10.96.0.1, 'fd00::1'], ipFamilyPolicy: RequireDualStack, ports: [{port: 80, nodePort: 30080}]}\n---\n\
+        apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: t, labels: {kubernetes.io/service-name: web}}\n\
+        addressType: IPv4\nports: [{name: '', port: 80}]\nendpoints: [{addresses: [10.0.0.1]}]\n";
+    let run = netlab_reading(world, &["service", "endpoints", "-f", "-", "t/web"]);
+    assert!(run.stdout.contains("30080 IPv4 1 endpoint"), "{}", run.stdout);
+    assert!(run.stdout.contains("30080 IPv6 refused"), "{}", run.stdout);
+}

@@ -174,6 +174,9 @@ pub fn backends(cluster: &Cluster, key: &ObjectKey, port: &ServicePort) -> Vec<B
     found
 }
 
+/// A port of a Service asked at an address, and where a node's proxy leads to.
+type Way<'a> = (IpAddr, &'a ServicePort, BTreeSet<End>);
+
 /// To which ends each pod is led that asks a Service by one of these addresses: those that its own node's proxy uses, none
 /// where a balancer's ranges do not admit it. `None` when all pods are led to all that [`backends`] names.
 pub fn led(
@@ -189,7 +192,7 @@ pub fn led(
     let everything: BTreeSet<&End> = all.values().collect();
     let asked = || addresses.iter().flat_map(|address| ports.iter().map(move |port| (*address, *port)));
     // Nodes are fewer than pods.
-    let mut by_node: BTreeMap<String, Vec<(IpAddr, &ServicePort, BTreeSet<End>)>> = BTreeMap::new();
+    let mut by_node: BTreeMap<String, Vec<Way<'_>>> = BTreeMap::new();
     let mut led = BTreeMap::new();
     for pod in cluster.pods.keys() {
         let node = node_of(cluster, pod);

@@ -233,6 +233,9 @@ fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
     Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
 }
 
+/// By destination its ports, and by source its destinations.
+type Behind = (BTreeMap<End, Allowed>, BTreeMap<ObjectKey, BTreeSet<End>>);
+
 /// The ports on which each of the pods behind a Service listens for it, and to which of them each source is led, where that
 /// is not all.
 fn ports_behind(
@@ -241,7 +244,7 @@ fn ports_behind(
     wanted: Option<&PortRef>,
     cluster: &Cluster,
     notes: &mut Vec<String>,
-) -> Result<(BTreeMap<End, Allowed>, BTreeMap<ObjectKey, BTreeSet<End>>), Failure> {
+) -> Result<Behind, Failure> {
     let unusable = |error| ends::unusable("--to", to, &error);
     let chosen: Vec<&ServicePort> = match wanted {
         Some(_) => vec![service_port(cluster, key, wanted).map_err(unusable)?],
