@@ -8,6 +8,7 @@ mod directory;
 mod error;
 pub mod layout;
 mod manifest;
+mod sense;
 
 use std::collections::BTreeMap;
 
@@ -75,13 +76,17 @@ pub fn parse(files: &BTreeMap<String, String>) -> Result<Bundle, BundleError> {
                 Ok(Probes { probes }) => {
                     for (number, probe) in probes.into_iter().enumerate() {
                         let id = format!("{path}#{}", number + 1);
+                        problems.extend(sense::row(&id, &probe));
                         bundle.evidence.facts.insert(id, Fact::Probe(probe));
                     }
                 }
                 Err(problem) => problems.push(problem),
             },
             Some(layout::Format::Symptom) => match json::<Symptom>(path, text) {
-                Ok(symptom) => drop(bundle.evidence.facts.insert(path.clone(), Fact::Symptom(symptom))),
+                Ok(symptom) => {
+                    problems.extend(sense::symptom(path, &symptom));
+                    bundle.evidence.facts.insert(path.clone(), Fact::Symptom(symptom));
+                }
                 Err(problem) => problems.push(problem),
             },
             Some(layout::Format::Counters) => match json::<Counters>(path, text) {

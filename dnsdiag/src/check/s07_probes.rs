@@ -28,7 +28,15 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     let slowest = all.slowest.map_or(String::new(), |ms| format!(", slowest {ms:.1} ms"));
     if all.reach.answers() {
         let line = format!("{} of {} answered{slowest}", all.answered, all.sent);
-        return Some(CheckOutcome::ok(line).citing(all.ids));
+        let amiss = view.amiss();
+        return Some(match amiss.as_slice() {
+            [] => CheckOutcome::ok(line).citing(all.ids),
+            [one] => CheckOutcome::warning(format!("{line}; {}", one.what)).citing(all.ids),
+            [first, more @ ..] => {
+                let what = format!("{line}; {}; {} more like that", first.what, more.len());
+                CheckOutcome::warning(what).citing(all.ids)
+            }
+        });
     }
     let mut servers: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
     for (_, probe) in view.rows(&Ask::from_pod()) {

@@ -59,7 +59,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         faults.push(format!("Corefile refused at {}:{}", layout::COREFILE, problem.position.line));
         cited.push(layout::COREFILE);
     }
-    let restarts: u64 = containers.iter().map(|one| one.restarts).sum();
+    let restarts: u64 = containers.iter().map(|one| one.restarts).fold(0, u64::saturating_add);
     let mut outcome = if faults.is_empty()
         && let Some(over) = over
     {

@@ -1,7 +1,8 @@
 //! The verdict when no rule fires: healthy, or undetermined and why.
 //!
-//! Invariant: "healthy" only when every file whose content can show a failure that is not seen elsewhere was recorded, no step found
-//! a fault, what a resolver could ask was asked and answered, and nobody reports a symptom that this does not explain.
+//! Invariant: "healthy" only when every file whose content can show a failure that is not seen elsewhere was recorded and can be what
+//! it should be, every step that needs those was taken and found no fault, what a resolver could ask was asked and answered, rightly,
+//! in time and everywhere alike, and nobody reports a symptom that this does not explain.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +12,7 @@ use netlab_plugin::evidence::Transport;
 use super::{Cause, Verdict};
 use crate::bundle::layout;
 use crate::rules::{Class, Confidence};
-use crate::view::{Ask, Candidate, Reach, Server, View};
+use crate::view::{Ask, Candidate, Reach, Server, View, ids};
 
 type Conclusion = (Verdict, Vec<String>, Vec<String>, Vec<String>);
 
@@ -29,7 +30,14 @@ pub(super) fn conclude(
     because.extend(foreign.iter().map(|cause| format!("{}: {}", cause.mode, cause.summary)));
     let missing = missing(view);
     let seen = view.seen(&Ask::from_pod());
-    let evidence = seen.ids.clone();
+    let amiss = view.amiss();
+    // What alone speaks against health is what the verdict rests on.
+    let evidence = if because.is_empty() && !amiss.is_empty() {
+        ids(amiss.iter().flat_map(|one| one.ids.clone()))
+    } else {
+        seen.ids.clone()
+    };
+    because.extend(amiss.iter().map(|one| one.what.clone()));
     let undetermined = |summary: String, because: Vec<String>, fixes: Vec<String>| {
         let verdict = Verdict {
             class: Class::Undetermined,
@@ -47,7 +55,10 @@ pub(super) fn conclude(
         let mut fixes = if missing.is_empty() { Vec::new() } else { record(&missing) };
         let resolve = |name: &String| view.candidates(name).iter().any(Candidate::resolves);
         let names = &view.target.names;
-        let works = !names.is_empty() && names.iter().all(resolve) && view.evidence.symptom().is_none();
+        let known = || !names.is_empty() || !view.cluster_dns_works().is_empty();
+        let works = known() && names.iter().all(resolve) && view.evidence.symptom().is_none();
+        fixes.extend(amiss.into_iter().map(|one| one.fix));
+        fixes.dedup();
         let summary = if let Some((lost, others)) = view.lost_in_company() {
             because.extend(others.iter().filter(|one| one.pairs > 0 && !one.is_company()).map(|one| {
                 format!("{}: of {} such pairs {} lost a half", one.server.ip(), one.pairs, one.halves)
@@ -75,11 +86,34 @@ pub(super) fn conclude(
         );
     }
     if !missing.is_empty() {
-        let why = format!("not examined: {}", missing.join(", "));
+        let each = missing.iter().map(|file| view.unreadable.get(*file).map_or(*file, String::as_str));
+        let why = format!("not examined: {}", each.collect::<Vec<_>>().join(", "));
         return undetermined(
             "what was examined is in order; the rest was not".to_owned(),
             vec![why],
             record(&missing),
+        );
+    }
+    let doubtful: Vec<String> = vital(view).into_iter().filter_map(|file| view.illegible(file)).collect();
+    if !doubtful.is_empty() {
+        let fix =
+            "record it again: a command that fails leaves an empty file, or its error message".to_owned();
+        return undetermined(
+            "what was examined is in order; the rest cannot be read".to_owned(),
+            vec![format!("not examined: {}", doubtful.join("; "))],
+            vec![fix],
+        );
+    }
+    let untaken: Vec<String> = outcomes
+        .iter()
+        .filter(|(id, _, outcome)| outcome.status == CheckStatus::NotExamined && !OPTIONAL.contains(&&**id))
+        .map(|(id, name, outcome)| format!("{id} {name}: {}", outcome.line))
+        .collect();
+    if !untaken.is_empty() {
+        return undetermined(
+            "what was examined is in order; the rest was not".to_owned(),
+            vec![format!("not examined: {}", untaken.join("; "))],
+            vec!["record what these steps need: netlab dns checks".to_owned()],
         );
     }
     let unasked = unasked(view);
@@ -114,18 +148,33 @@ pub(super) fn conclude(
     (verdict, Vec::new(), Vec::new(), Vec::new())
 }
 
+/// Steps whose absence hides nothing: the kernel's counters say why questions are lost, and the libc's candidates are looked at
+/// one by one where the libc is not known. Checks from elsewhere say themselves what they miss.
+const OPTIONAL: [&str; 2] = ["S3", "S9"];
+
 /// Vital files that were not recorded.
 fn missing(view: &View<'_>) -> Vec<&'static str> {
+    vital(view).into_iter().filter(|file| !view.knows(file)).collect()
+}
+
+/// The files on which health rests, of this pod.
+fn vital(view: &View<'_>) -> Vec<&'static str> {
     let musl = view.target.libc.as_deref().is_some_and(|libc| libc.starts_with("musl"));
     let proxy = layout::PROXY_DUMPS.iter().any(|dump| view.knows(dump));
     layout::FILES
         .iter()
-        .filter(|file| file.vital && file.format != layout::Format::Manifest && !view.knows(file.path))
+        .filter(|file| file.vital && file.format != layout::Format::Manifest)
         .map(|file| file.path)
         .filter(|path| !(*path == layout::POD_NSSWITCH && musl))
         .filter(|path| match layout::PROXY_DUMPS.iter().position(|dump| dump == path) {
             // One dump is enough, and the first stands for all when there is none.
-            Some(place) => !proxy && place == 0,
+            Some(place) => {
+                if proxy {
+                    view.evidence.text(path).is_some()
+                } else {
+                    place == 0
+                }
+            }
             None => true,
         })
         .collect()

@@ -258,6 +258,11 @@ fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) ->
     for (file, why) in &view.unreadable {
         all.insert(format!("{file}: counts as not recorded: {why}"));
     }
+    for file in layout::FILES.iter().filter(|file| file.vital) {
+        all.extend(
+            view.illegible(file.path).map(|why| format!("{}: counts as not recorded: {why}", file.path)),
+        );
+    }
     if view.knows(layout::PROBES) && view.outside().is_empty() {
         all.insert("upstream: no name outside of the cluster was asked".to_owned());
     }

@@ -73,7 +73,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .iter()
             .filter(|(_, probe)| lost(probe) && probe.server == big.server && probe.name == big.name)
             .map(|(_, probe)| probe.sent)
-            .sum();
+            .fold(0, u32::saturating_add);
         if size.is_some_and(|size| size <= 512) || asked < 2 {
             continue;
         }

@@ -201,8 +201,9 @@ impl<'e> View<'e> {
 /// How rows went, taken together: answers and failures of different kinds make it lossy.
 #[must_use]
 pub fn seen(rows: &[(&str, &Probe)]) -> Seen {
-    let sent = rows.iter().map(|(_, probe)| probe.sent).sum();
-    let answered = rows.iter().map(|(_, probe)| probe.answers_seen()).sum();
+    let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
+    let sent = sum(&mut rows.iter().map(|(_, probe)| probe.sent));
+    let answered = sum(&mut rows.iter().map(|(_, probe)| probe.answers_seen()));
     let failure =
         rows.iter().find(|(_, probe)| !probe.result.is_answer()).map(|(_, probe)| match probe.result {
             Outcome::ConnectionRefused => Reach::Refused,

@@ -3,6 +3,7 @@
 //! Invariant: pure, and it never fills a gap. A question about something that was not recorded is answered `None`, `Unknown` or
 //! `NotAsked`, and what could not be read counts as not recorded.
 
+mod amiss;
 mod asked;
 mod blocks;
 mod conf;
@@ -12,6 +13,7 @@ mod counters;
 mod dns;
 mod expected;
 mod failures;
+mod legible;
 mod local_names;
 mod names;
 mod node_local;
@@ -38,6 +40,7 @@ use netlab_plugin::evidence::{Evidence, Probe};
 use crate::bundle::layout::{self, Format};
 use crate::kubelet::KubeletConfig;
 
+pub use amiss::Amiss;
 pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen};
 pub use blocks::{PluginUse, ServerBlock};
 pub use conf::{NODE_LOCAL, Server};
@@ -95,6 +98,20 @@ impl<'e> View<'e> {
             unreadable
                 .entry(file.to_string())
                 .or_insert_with(|| format!("{file}{line}: {} ({})", problem.message, problem.code));
+        }
+        // A command that failed leaves an empty file. Where there is nothing of a kind, a list without items says so, or a comment.
+        let may_be_blank =
+            |file: &layout::File| file.format != Format::Objects && !layout::PROXY_DUMPS.contains(&file.path);
+        for file in layout::FILES.iter().filter(|file| !may_be_blank(file)) {
+            let blank = |text: &str| text.lines().all(|line| line.trim().is_empty() || line.trim() == "---");
+            if evidence.text(file.path).is_some_and(blank) {
+                unreadable.insert(file.path.to_owned(), format!("{} is empty", file.path));
+            }
+        }
+        for file in layout::FILES {
+            if let Some(why) = evidence.text(file.path).and_then(|text| legible::garbage(file.path, text)) {
+                unreadable.insert(file.path.to_owned(), why);
+            }
         }
         Self {
             target,

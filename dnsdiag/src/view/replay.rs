@@ -1,7 +1,7 @@
 //! The pod's lookup again: its libc's model, fed with the answers that were recorded.
 //!
 //! Invariant: a question that the model asks and nobody recorded makes the replay incomplete, unless its server was silent (or
-//! refused) to everything: then it is that to this question too. The symptom is never an input.
+//! refused) to everything: then it is that to this question too. An answer that came later than the resolver waits is silence. The symptom is never an input.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -47,7 +47,9 @@ impl Answers for Recorded<'_, '_> {
             with_edns.or_else(|| rows.iter().find(|(_, probe)| probe.edns.is_none() && of_this(probe)));
         if let Some((id, probe)) = found {
             self.used.borrow_mut().insert((*id).to_owned());
-            return answer(probe);
+            // An answer over TCP is waited for as long as it takes by some; over UDP nobody does.
+            let late = probe.ms.is_some_and(|ms| ms >= self.view.patience());
+            return if late && transport == Transport::Udp { Answer::Silence } else { answer(probe) };
         }
         let all = super::seen(&rows);
         match all.reach {

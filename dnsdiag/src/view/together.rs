@@ -77,7 +77,9 @@ impl View<'_> {
             servers.entry(SocketAddr::new(probe.server, probe.port)).or_default().push((id, probe));
         }
         let count = |rows: &mut dyn Iterator<Item = &Probe>| -> Counts {
-            rows.fold((0, 0), |(sent, seen), probe| (sent + probe.sent, seen + probe.answers_seen()))
+            rows.fold((0, 0), |(sent, seen), probe| {
+                (sent.saturating_add(probe.sent), seen.saturating_add(probe.answers_seen()))
+            })
         };
         let of_server = |(server, pairs): (SocketAddr, Vec<(&str, &Probe)>)| {
             let names: BTreeSet<&str> = pairs.iter().map(|(_, probe)| &*probe.name).collect();
@@ -97,7 +99,7 @@ impl View<'_> {
                 };
                 let (a, aaaa) = (of("A"), of("AAAA"));
                 let most = a.1.max(aaaa.1);
-                seen.pairs += most;
+                seen.pairs = seen.pairs.saturating_add(most);
                 for (qtype, (sent, answered)) in [("A", a), ("AAAA", aaaa)] {
                     // A refusal is an end, too: only silence is a loss.
                     let silent = pairs.iter().any(|(_, probe)| {
@@ -109,7 +111,7 @@ impl View<'_> {
                     if lost == 0 || !silent {
                         continue;
                     }
-                    seen.halves += lost;
+                    seen.halves = seen.halves.saturating_add(lost);
                     seen.second &= qtype == "AAAA";
                     let by_itself = rows.iter().copied().filter(|(_, probe)| {
                         !probe.together
@@ -120,8 +122,8 @@ impl View<'_> {
                     });
                     let by_itself: Vec<_> = by_itself.collect();
                     let (sent, answered) = count(&mut by_itself.iter().map(|(_, probe)| *probe));
-                    seen.alone += sent;
-                    seen.alone_answered += answered;
+                    seen.alone = seen.alone.saturating_add(sent);
+                    seen.alone_answered = seen.alone_answered.saturating_add(answered);
                     seen.ids.extend(by_itself.iter().map(|(id, _)| (*id).to_owned()));
                 }
             }

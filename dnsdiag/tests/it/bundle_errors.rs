@@ -39,6 +39,8 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         ("probes.json", "{\"probes\": [\n", "probes.json:2:1: EOF"),
         ("probes.json", "{\"probs\": []}", "probes.json:1:8: unknown field `probs`"),
+        ("symptom.json", "{\"seconds\": -1}", "symptom.json: `seconds` is -1, not 0 to 3600000"),
+        ("symptom.json", "{\"share\": 80}", "symptom.json: `share` is 80, not 0 to 1"),
         ("symptom.json", "{\"seconds\": \"long\"}", "symptom.json:1:18: invalid type"),
         ("counters.json", "[1]", "counters.json:1:1: invalid type"),
         ("bundle.json", "{}", "bundle.json:1:2: missing field `apiVersion`"),
@@ -64,6 +66,55 @@ fn what_is_wrong_is_said_with_its_place() {
     }
     let empty = bundle::parse(&BTreeMap::new()).expect_err("no manifest");
     assert_eq!(empty.to_string(), "bundle.json: not there: this is no bundle");
+}
+
+#[test]
+fn counts_that_contradict_each_other_are_refused_with_their_row() {
+    let row = |counts: &str| {
+        let start =
+            r#"{"from": "pod", "server": "10.96.0.10", "transport": "udp", "name": "a.", "type": "A", "#;
+        parse(&[(
+            "probes.json",
+            &format!("{{\"probes\": [{start}\"result\": \"noerror\"}}, {start}{counts}}}]}}"),
+        )])
+    };
+    for (counts, said) in [
+        (r#""result": "noerror", "sent": 4294967295"#, "`sent` is 4294967295, not 1 to 1000000"),
+        (r#""result": "noerror", "sent": 0"#, "`sent` is 0, not 1 to 1000000"),
+        (r#""result": "noerror", "ms": -5"#, "`ms` is -5, not 0 to 3600000"),
+        (
+            r#""result": "noerror", "sent": 1, "answered": 5"#,
+            "the counts contradict each other: 5 answers to 1 questions",
+        ),
+        (
+            r#""result": "servfail", "answered": 0"#,
+            "the counts contradict the result: no answer came, and it is SERVFAIL",
+        ),
+        (
+            r#""result": "silent", "sent": 1, "answered": 1"#,
+            "the counts contradict the result: every question was answered, and it is silent",
+        ),
+    ] {
+        assert_eq!(row(counts).expect_err(counts), format!("probes.json#2: {said}"));
+    }
+    for counts in [
+        r#""result": "silent", "sent": 9, "answered": 5"#,
+        r#""result": "silent", "sent": 1000000, "answered": 0"#,
+    ] {
+        row(counts).unwrap_or_else(|error| panic!("{counts}: {error}"));
+    }
+}
+
+#[test]
+fn counts_of_any_size_are_added_up() {
+    let mut bundle = bundle::read(&shipped().join("F52")).expect("a bundle");
+    for fact in bundle.evidence.facts.values_mut() {
+        if let netlab_plugin::evidence::Fact::Probe(probe) = fact {
+            probe.sent = u32::MAX;
+        }
+    }
+    let found = diagnose(&bundle.target, &bundle.evidence, &Registry::default());
+    assert_ne!(found.verdict.class, Class::Healthy);
 }
 
 #[test]
