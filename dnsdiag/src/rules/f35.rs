@@ -34,7 +34,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
         })
         .map(|(id, _)| id.to_owned())
         .collect();
-    if denied.is_empty() {
+    // Who answers below it holds it, whatever Corefile was recorded.
+    let held = view
+        .rows(&Ask::from_pod().below(&*domain))
+        .into_iter()
+        .any(|(_, probe)| probe.result == Outcome::Noerror && !probe.answers.is_empty());
+    if denied.is_empty() || held {
         return None;
     }
     let (zone, line) = zones.iter().find(|(zone, _)| !is_below(zone, "arpa")).or(zones.first())?;

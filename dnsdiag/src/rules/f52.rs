@@ -107,7 +107,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
             view.conf().is_some_and(|conf| conf.options.edns0) || matches!(view.dialect(), Dialect::Go(_));
         let what = size.map_or("a large answer".to_owned(), |size| format!("an answer of {size} bytes"));
         let summary = format!("large UDP answers from {} are lost", big.server);
-        let mut hit = if opt_passes.is_some() { Hit::high(summary) } else { Hit::medium(summary) };
+        // A resolver that sends no EDNS is not hit by itself.
+        let hurts = sends_edns || view.libc().is_none();
+        let mut hit = if opt_passes.is_some() && hurts { Hit::high(summary) } else { Hit::medium(summary) };
         hit = hit
             .because(format!(
                 "{} {}: with EDNS {} nothing comes (0/{}), without or with less it does, and TCP brings {what}",

@@ -41,7 +41,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         if found.is_empty() || !(elsewhere || later || asked_again) || wanted.truth.exists().is_none() {
             continue;
         }
-        let mut hit = if elsewhere || later {
+        // Another server that has it may be told from one whose watch has ended only by a TTL that runs down.
+        let mut hit = if later || asked_again {
             Hit::high(format!("{} still denies `{}` from its cache", first.server, wanted.name))
         } else {
             Hit::medium(format!("{} still denies `{}` from its cache", first.server, wanted.name))

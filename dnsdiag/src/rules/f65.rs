@@ -4,8 +4,8 @@ use netlab_plugin::evidence::Outcome;
 
 use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::resolv_conf::NoteKind;
-use crate::view::{View, row_ids};
+use crate::resolv_conf::{Dialect, NoteKind, read};
+use crate::view::{Ask, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F65",
@@ -43,8 +43,26 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if denied.is_empty() {
         return None;
     }
+    // Whether the line would have led to a name: a suffix of it, or a nameserver.
+    let whole = read(text.as_bytes(), Dialect::Kubelet).search;
+    let mut leads = false;
+    for name in view.target.names.iter().filter(|_| is_search) {
+        for suffix in &whole {
+            let full = format!("{}.{}.", name.trim_end_matches('.'), suffix.trim_end_matches('.'));
+            let told = view
+                .rows(&Ask::default())
+                .into_iter()
+                .any(|(_, probe)| probe.name.eq_ignore_ascii_case(&full) && !probe.addresses().is_empty());
+            let truth = view.truth(&full).and_then(|truth| truth.exists());
+            leads |= told || truth == Some(true);
+        }
+    }
+    if is_search && !leads {
+        return None;
+    }
+    let summary = format!("musl skips line {}: {} bytes are too long", note.line, line.len());
     Some(
-        Hit::high(format!("musl skips line {}: {} bytes are too long", note.line, line.len()))
+        Hit::high(summary)
             .because(format!(
                 "{}:{} has {} bytes, and musl reads 255 at most: {}",
                 layout::POD_RESOLV_CONF,

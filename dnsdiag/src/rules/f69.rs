@@ -45,6 +45,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .target
         .names
         .iter()
+        // What should not exist is missed by no search list.
+        .filter(|name| view.truth(&view.intended(name)).and_then(|truth| truth.exists()) != Some(false))
         .map(|name| view.candidates(name))
         .filter(|candidates| !candidates.iter().any(Candidate::resolves))
         .flatten()

@@ -24,8 +24,6 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let domain = view.domain().unwrap_or_else(|| "cluster.local".to_owned());
     let rows = view.rows(&Ask::from_pod().to([cache.address]).below(&*domain));
     let fails = |probe: &Probe| probe.result == Outcome::Servfail || probe.some_answered();
-    let failing: Vec<_> = rows.iter().copied().filter(|(_, probe)| fails(probe)).collect();
-    let (_, first) = failing.first().copied()?;
     // The servers behind the cache must be right, or it is they who fail.
     let direct: Vec<_> = view
         .ready_dns_addresses(Transport::Udp)
@@ -33,6 +31,18 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .flat_map(|to| view.rows(&Ask::default().at(to)))
         .filter(|(_, probe)| is_canary(&probe.name))
         .collect();
+    // Other names may fail by themselves (an ExternalName of which the target fails), unless those servers have them.
+    let behind = |probe: &Probe| {
+        let to = view.ready_dns_addresses(Transport::Udp);
+        is_canary(&probe.name)
+            || view.rows(&Ask::default()).into_iter().any(|(_, other)| {
+                to.iter().any(|to| to.ip() == other.server)
+                    && other.name.eq_ignore_ascii_case(&probe.name)
+                    && matches!(other.result, Outcome::Noerror | Outcome::Nxdomain)
+            })
+    };
+    let failing: Vec<_> = rows.iter().copied().filter(|(_, probe)| fails(probe) && behind(probe)).collect();
+    let (_, first) = failing.first().copied()?;
     let right = direct.iter().filter(|(_, probe)| probe.result == Outcome::Noerror).count();
     if right == 0
         || direct.iter().any(|(_, probe)| matches!(probe.result, Outcome::Servfail | Outcome::Refused))

@@ -41,6 +41,15 @@ pub(super) fn test(view: &View<'_>) -> Option<Hit> {
                 && words.iter().any(|word| pod.iter().any(|pod| pod == word))
         });
     let dropped = view.grown("IPReversePathFilter").into_iter().find(|(owner, _, _)| *owner == node);
+    // A kernel's log tells of other days, too: a counter that was read and did not grow says that it is over.
+    let read = view.evidence.counters().and_then(|(_, counters)| counters.by_owner.get(&node));
+    let over = read.is_some_and(|of_node| {
+        let mut of_filter = of_node.iter().filter(|(name, _)| name.ends_with("IPReversePathFilter"));
+        of_filter.any(|(_, reading)| reading.growth() == Some(0.0))
+    });
+    if over && dropped.is_none() {
+        return None;
+    }
     let (summary, sure) = (format!("{node} drops answers by its reverse path filter"), martian.is_some());
     let mut hit = match (&martian, &dropped) {
         (None, None) => return None,

@@ -39,12 +39,22 @@ fn test(view: &View<'_>) -> Option<Hit> {
         if given.is_empty() || lines.iter().any(|line| given.contains(&line.address)) {
             continue;
         }
+        // Who is told that there is no such name was not told that address.
+        if view.error_class().is_some() {
+            continue;
+        }
         let alias = subject
             .host_aliases()
             .iter()
             .any(|(_, names)| names.iter().any(|alias| alias.eq_ignore_ascii_case(name)));
         let told: Vec<String> = given.iter().map(ToString::to_string).collect();
-        let mut hit = Hit::high(format!("/etc/hosts answers `{name}`: {}", first.address))
+        let summary = format!("/etc/hosts answers `{name}`: {}", first.address);
+        // Where nobody complains it may be meant so.
+        let failed = view.connects().iter().any(|(_, probe)| {
+            probe.server == first.address && probe.result != netlab_plugin::evidence::Outcome::Noerror
+        });
+        let complains = failed || view.evidence.symptom().is_some();
+        let mut hit = if complains { Hit::high(summary) } else { Hit::medium(summary) }
             .because(format!(
                 "{}:{} gives {}; DNS has {}",
                 layout::POD_HOSTS,

@@ -30,7 +30,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let vip = segments.vips.first().copied()?;
-    let mut hit = Hit::high(format!("{} answers on DNS pods' nodes only", dns.key))
+    let summary = format!("{} answers on DNS pods' nodes only", dns.key);
+    // Where they do not answer directly either, it is not that alone.
+    let mut hit = if segments.endpoints_fail() { Hit::medium(summary) } else { Hit::high(summary) }
         .because(format!("internalTrafficPolicy is Local, and no ready DNS pod is on {node}"))
         .because(format!("{vip}: {} ({})", segments.vip_udp.reach.as_str(), segments.vip_udp.count()))
         .citing([layout::SERVICES, layout::SLICES])

@@ -1,6 +1,6 @@
 //! What goes wrong for the pod: the failures that a verdict has to explain.
 //!
-//! Invariant: a failure is a row of the pod that harms what its resolver does, the report, or the model's lookup of a name; a fact that
+//! Invariant: a failure is a row of the pod that harms what its resolver does, the report, the model's lookup of a name, or an open socket that nobody answers; a fact that
 //! could make something fail is none. What nobody asked does not fail, and what the pod never waits for harms nothing: a
 //! nameserver behind one that answers, a denial of a name that should not exist.
 use std::collections::BTreeMap;
@@ -115,6 +115,18 @@ impl<'e> View<'e> {
             if probe.some_answered() && effect != Some(Effect::Lost) {
                 found.push(Failure { id, effect: Effect::Lost });
             }
+        }
+        // A socket that is open, and whose questions nobody answers.
+        let own = self.subject().map(|subject| subject.pod.addresses.clone()).unwrap_or_default();
+        let unanswered = self.conntrack().unwrap_or_default().into_iter().any(|flow| {
+            flow.unreplied
+                && flow.protocol == "udp"
+                && flow.original.destination_port == 53
+                && own.contains(&flow.original.source)
+                && self.has_socket(flow.original.source_port)
+        });
+        if unanswered {
+            found.push(Failure { id: layout::NODE_CONNTRACK, effect: Effect::Lost });
         }
         let model = |name: &String| {
             let replay = self.replay(name);

@@ -15,7 +15,7 @@ use netlab_dnsdiag::diagnosis::{Diagnosis, diagnose, hits};
 use netlab_dnsdiag::rules::{Class, RULES, rule};
 use netlab_dnsdiag::view::View;
 use netlab_plugin::check::{Check, CheckStatus};
-use netlab_plugin::evidence::{Evidence, Fact};
+use netlab_plugin::evidence::{Evidence, Fact, Outcome};
 use netlab_plugin::loopback::Loopback;
 
 #[derive(serde::Deserialize, Debug)]
@@ -260,6 +260,36 @@ fn what_holds_no_evidence_is_never_healthy() {
         let said = found.because.iter().chain(&found.not_examined).any(|line| line.contains(file.path));
         assert!(said, "{} is {text:?}, and nothing says so: {:?}", file.path, found.because);
     }
+}
+
+/// Two things fail, and "no such name" at once comes from one of them.
+#[test]
+fn the_report_decides_between_two_failures() {
+    let (mut bundle, _) = read("F61-stale-conntrack");
+    for fact in bundle.evidence.facts.values_mut() {
+        if let Fact::Probe(probe) = fact
+            && probe.server.to_string() == "10.244.2.7"
+        {
+            probe.result = Outcome::Silent;
+            probe.answers.clear();
+        }
+    }
+    let found = verdict(&bundle);
+    assert_eq!(found.verdict.mode, Some("F61"), "{}", found.verdict.summary);
+    assert!(found.contributing.iter().any(|cause| cause.mode == "F20"), "{:?}", found.contributing);
+    bundle.evidence.facts.remove(layout::SYMPTOM);
+    assert_eq!(verdict(&bundle).verdict.mode, Some("F20"));
+}
+
+/// Whoever is told that there is no such name was not told an address of `/etc/hosts`.
+#[test]
+fn no_such_name_does_not_come_from_a_line_that_has_it() {
+    let (mut bundle, _) = read("F87");
+    assert_eq!(verdict(&bundle).verdict.mode, Some("F87"));
+    let symptom = bundle.evidence.facts.get_mut(layout::SYMPTOM);
+    let Some(Fact::Symptom(symptom)) = symptom else { panic!("F87 has a report") };
+    symptom.error = Some("Name or service not known".to_owned());
+    assert_eq!(verdict(&bundle).verdict.mode, None);
 }
 
 #[test]
