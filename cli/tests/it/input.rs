@@ -40,6 +40,18 @@ fn a_good_set_is_answered_from_standard_input() {
     assert!(run.stdout.contains("wants app=api"), "{}", run.stdout);
 }
 
+/// What policies cannot do: a pod is never cut off from itself, by whichever address.
+#[test]
+fn a_loopback_address_is_the_pod_itself() {
+    let isolated = format!("{GOOD}  egress: []\n  policyTypes: [Ingress, Egress]\n");
+    for (to, code) in [("127.0.0.1", 0), ("127.9.9.9", 0), ("0.0.0.0", 0), ("192.0.2.1", 1)] {
+        let question = ["policy", "eval", "--from", "shop/db", "--to", to, "--port", "5432/tcp", "-f", "-"];
+        let run = netlab_reading(&isolated, &question);
+        assert_eq!(run.code, Some(code), "{to}: {}{}", run.stdout, run.stderr);
+        assert_eq!(code == 0, run.stdout.contains("the pod talks to itself"), "{}", run.stdout);
+    }
+}
+
 #[test]
 fn no_input_is_said_to_be_no_cluster() {
     let run = ask(&[]);

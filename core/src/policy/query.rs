@@ -140,6 +140,11 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                 Service::Backends { all, .. } => addresses_behind(all, to),
                 _ => addresses(cluster, to),
             };
+            // Whose it is depends on who asks: it never leaves the network namespace of the source (RFC 1122, 3.2.1.3).
+            let to = match to {
+                End::Address(address) if is_loopback(*address) => from,
+                _ => to,
+            };
             let ports = ports(cluster, to, &query.service);
             if ports.is_empty() {
                 not_asked.push(format!("{to} has no port of that name"));
@@ -209,6 +214,12 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
         not_asked.dedup();
     }
     (pairs, not_asked)
+}
+
+/// An address by which everybody means himself; Linux takes the unspecified one for the loopback's.
+fn is_loopback(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// How a packet is asked about.
