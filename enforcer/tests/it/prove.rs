@@ -159,6 +159,11 @@ fn questions() -> Vec<(&'static str, &'static str, Service, Verdict)> {
         ("host", "db", tcp(5432), Deny),
         ("db", "node/one", tcp(22), Deny),
         ("web", "node/two", tcp(22), Allow),
+        // `cache` is isolated for ingress: its own node's answers arrive as the node's.
+        ("cache", "node/two", tcp(22), Allow),
+        ("cache", "node/two", udp(53), Allow),
+        ("cache", "host", tcp(80), Allow),
+        ("cache", "node/one", tcp(22), Allow),
     ]
 }
 
