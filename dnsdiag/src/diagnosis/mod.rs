@@ -266,6 +266,12 @@ fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) ->
     if view.knows(layout::PROBES) && view.outside().is_empty() {
         all.insert("upstream: no name outside of the cluster was asked".to_owned());
     }
+    if view.knows(layout::PROBES)
+        && view.asks_from_one_socket()
+        && view.together().iter().all(|one| one.pairs == 0)
+    {
+        all.insert("probes: A and AAAA from one socket, as C libraries ask: not recorded".to_owned());
+    }
     let proxy = layout::PROXY_DUMPS.iter().any(|dump| view.knows(dump));
     for file in layout::FILES {
         let other_dump = proxy && layout::PROXY_DUMPS.contains(&file.path);
