@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
     test,
 };
 
-fn test(view: &View<'_>) -> Option<Hit> {
+pub(super) fn test(view: &View<'_>) -> Option<Hit> {
     let segments = view.segments();
     let outside = view.outside();
     let failing = |probe: &Probe| match probe.result {

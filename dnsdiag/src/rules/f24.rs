@@ -40,12 +40,13 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let some = outside.iter().any(|(_, probe)| {
         probe.answers_seen() > 0 && probe.result != netlab_plugin::evidence::Outcome::Servfail
     });
-    if !linklocal && !some || *growth < lost {
+    // Where nothing comes at all, it is no limit.
+    if !linklocal && !some && super::f22::test(view).is_some() {
         return None;
     }
     let many = dns_nodes.iter().filter(|node| *node == owner).count() / 2;
     let summary = "the provider's resolver limits the DNS pods' node";
-    let mut hit = if linklocal { Hit::high(summary) } else { Hit::medium(summary) }
+    let mut hit = if linklocal && *growth >= lost { Hit::high(summary) } else { Hit::medium(summary) }
         .because(format!("{owner}: {name} grew by {growth:.0}: packets to link-local services were dropped"))
         .because(format!("{} questions for names outside were answered, all of those within", all.count()))
         .citing(all.ids)
