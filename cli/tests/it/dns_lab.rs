@@ -175,6 +175,33 @@ fn ctrl_c_gives_what_is_known() {
 }
 
 #[test]
+fn ctrl_c_at_once_says_that_it_was_interrupted_and_not_that_nothing_was_asked() {
+    if !root_or_skip("ctrl_c_at_once_says_that_it_was_interrupted_and_not_that_nothing_was_asked") {
+        return;
+    }
+    let bed = Bed::up(WORLD);
+    // Neither a policy nor a mode of the catalogue: nothing comes, and nothing says why.
+    bed.at("node/n1", "nft 'add table inet t; add chain inet t c { type filter hook prerouting priority mangle; }; add rule inet t c meta l4proto { tcp, udp } drop'");
+    let mut diagnosis = command("env");
+    diagnosis
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_netlab")])
+        .args(["dns", "diagnose", "t/app", "api", "--lab", "dns"])
+        .env("NETLAB_RUN_DIR", bed.directory.path().join("run"))
+        .stdout(std::process::Stdio::piped());
+    let child = diagnosis.spawn().expect("netlab starts");
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it is ours");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.starts_with("UNDETERMINED  interrupted before enough was known"), "{said}");
+    assert!(said.contains("let it come to its end"), "{said}");
+    assert!(!said.contains("not asked") && !said.contains("nothing was asked"), "{said}");
+    assert!(!said.lines().any(|line| line.trim_end().ends_with("record") || line.trim() == "fix"), "{said}");
+}
+
+#[test]
 fn a_lab_without_dns_is_said_to_have_none() {
     if !root_or_skip("a_lab_without_dns_is_said_to_have_none") {
         return;

@@ -9,14 +9,14 @@ use crate::lab::Labs;
 use crate::run::root_or_skip;
 
 /// The addresses of what a cluster consists of, by the families that it has.
-struct Family {
+pub(crate) struct Family {
     name: &'static str,
     nodes: [&'static str; 2],
     pods: [&'static str; 2],
     service: &'static str,
 }
 
-const FAMILIES: [Family; 3] = [
+pub(crate) const FAMILIES: [Family; 3] = [
     Family {
         name: "IPv4",
         nodes: ["192.0.2.11", "192.0.2.12"],
@@ -38,7 +38,7 @@ const FAMILIES: [Family; 3] = [
 ];
 
 /// Pods on either node, a Service, and DNS that the lab adds.
-fn world(family: &Family) -> String {
+pub(crate) fn world(family: &Family) -> String {
     let mut text = "{apiVersion: v1, kind: Namespace, metadata: {name: t}}\n".to_owned();
     for (index, name) in ["n1", "n2"].iter().enumerate() {
         let addresses: Vec<String> = family.nodes[index]

@@ -8,6 +8,7 @@ mod connections;
 mod connections_ends;
 mod describe;
 mod diff;
+mod dns_broken;
 mod dns_diagnose;
 mod dns_lab;
 mod dns_lint;

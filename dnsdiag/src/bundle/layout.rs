@@ -64,6 +64,8 @@ pub const KUBELET: &str = "node/kubelet.yaml";
 pub const NODE_RESOLV_CONF: &str = "node/resolv.conf";
 /// `iptables-save` on the pod's node.
 pub const NODE_IPTABLES: &str = "node/iptables-save";
+/// `ip6tables-save` on the pod's node, where its Services have addresses of both families.
+pub const NODE_IP6TABLES: &str = "node/ip6tables-save";
 /// `nft -j list ruleset` on the pod's node.
 pub const NODE_NFT: &str = "node/nft.json";
 /// `ipvsadm -Ln` and `ipvsadm -Lnc` on the pod's node.
@@ -125,6 +127,12 @@ pub const FILES: &[File] = &[
         Format::Text,
         true,
         "iptables-save on the pod's node (or node/nft.json, node/ipvsadm)",
+    ),
+    row(
+        NODE_IP6TABLES,
+        Format::Text,
+        false,
+        "ip6tables-save there, where Services have addresses of both families",
     ),
     row(NODE_NFT, Format::Text, true, "nft -j list ruleset on the pod's node"),
     row(NODE_IPVS, Format::Text, true, "ipvsadm -Ln; ipvsadm -Lnc on the pod's node"),

@@ -1,12 +1,13 @@
 //! S5: the DNS Service: ports, endpoints, pods.
 
+use std::collections::BTreeSet;
+
 use netlab_core::model::port::Protocol;
 use netlab_plugin::check::CheckOutcome;
-use netlab_plugin::evidence::Transport;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::view::View;
+use crate::view::{DnsEndpoint, View};
 
 pub(super) const STEP: Step = Step {
     id: "S5",
@@ -34,10 +35,12 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         .map(|port| format!("{} {}", port.protocol.as_str(), port.port))
         .collect();
     ports.sort_unstable_by(|a, b| b.cmp(a));
-    let all: std::collections::BTreeSet<_> =
-        view.dns_endpoints().into_iter().map(|one| one.address).collect();
-    let ready: std::collections::BTreeSet<_> =
-        view.ready_dns_addresses(Transport::Udp).into_iter().map(|one| one.ip()).collect();
+    // A pod of both families has an address in two slices, and is one.
+    let who = |one: &DnsEndpoint| one.pod.clone().unwrap_or_else(|| one.address.to_string());
+    let endpoints = view.dns_endpoints();
+    let all: BTreeSet<String> = endpoints.iter().map(who).collect();
+    let ready: BTreeSet<String> =
+        endpoints.iter().filter(|one| one.ready && one.protocol == Protocol::Udp).map(who).collect();
     let endpoints = match (all.len(), ready.len()) {
         (0, _) => "no endpoints".to_owned(),
         (1, 1) => "1 endpoint, ready".to_owned(),

@@ -8,7 +8,7 @@ use netlab_plugin::evidence::Transport;
 
 use super::Step;
 use crate::bundle::layout;
-use crate::view::{Ask, Together, View};
+use crate::view::{Ask, Together, View, told};
 
 pub(super) const STEP: Step = Step {
     id: "S7",
@@ -23,7 +23,7 @@ pub(super) const STEP: Step = Step {
 fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     let all = view.seen(&Ask::from_pod());
     if all.sent == 0 {
-        return Some(CheckOutcome::not_examined("nothing was asked from the pod"));
+        return Some(CheckOutcome::not_examined("what became of questions of the pod is not known"));
     }
     let slowest = all.slowest.map_or(String::new(), |ms| format!(", slowest {ms:.1} ms"));
     if all.reach.answers() {
@@ -46,7 +46,13 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         for transport in [Transport::Udp, Transport::Tcp] {
             let seen = view.seen(&Ask::from_pod().to([*server]).over(transport));
             if seen.sent > 0 && !seen.reach.answers() {
-                parts.push(format!("{transport} {} {}", seen.reach.as_str(), seen.count()));
+                let icmp = view.refused_by(&seen).map(|icmp| format!(" (ICMP {})", told(icmp)));
+                parts.push(format!(
+                    "{transport} {} {}{}",
+                    seen.reach.as_str(),
+                    seen.count(),
+                    icmp.unwrap_or_default()
+                ));
             }
         }
     }
@@ -59,5 +65,11 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         .filter(|(_, parts)| !parts.is_empty())
         .map(|(server, parts)| format!("{server} {}", parts.join(", ")))
         .collect();
-    Some(CheckOutcome::fault(failing.join("; ")).citing(all.ids))
+    let outcome = match view.cut_off() {
+        Some(why) => {
+            CheckOutcome::fault(format!("{why}; {}", failing.join("; "))).citing([layout::POD_ROUTES])
+        }
+        None => CheckOutcome::fault(failing.join("; ")),
+    };
+    Some(outcome.citing(all.ids))
 }

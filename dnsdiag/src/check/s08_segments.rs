@@ -21,7 +21,8 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     if rows.reach == Reach::NotAsked {
         // Only where the pod gets no answers is it missed.
         let pod = view.seen(&Ask::from_pod());
-        return (!pod.reach.answers()).then(|| CheckOutcome::not_examined("nothing was asked from the node"));
+        return (!pod.reach.answers())
+            .then(|| CheckOutcome::not_examined("what became of questions of the node is not known"));
     }
     let segments = view.segments();
     let answering: Vec<String> = segments

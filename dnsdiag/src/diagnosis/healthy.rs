@@ -6,18 +6,20 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use netlab_core::model::service::AddressType;
 use netlab_plugin::check::{CheckOutcome, CheckStatus};
 use netlab_plugin::evidence::Transport;
 
 use super::{Cause, Verdict};
 use crate::bundle::layout;
 use crate::rules::{Class, Confidence};
-use crate::view::{Ask, Candidate, Reach, Server, View, ids};
+use crate::view::{Ask, Candidate, Halved, Reach, Server, View, ids};
 
 type Conclusion = (Verdict, Vec<String>, Vec<String>, Vec<String>);
 
 pub(super) fn conclude(
     view: &View<'_>,
+    halved: Option<&Halved>,
     outcomes: &[(String, String, CheckOutcome)],
     foreign: &[Cause],
 ) -> Conclusion {
@@ -59,7 +61,24 @@ pub(super) fn conclude(
         let works = known() && names.iter().all(resolve) && view.evidence.symptom().is_none();
         fixes.extend(amiss.into_iter().map(|one| one.fix));
         fixes.dedup();
-        let summary = if let Some((lost, others)) = view.lost_in_company() {
+        let summary = if let Some(why) = view.cut_off().filter(|_| seen.answered == 0) {
+            fixes.push(format!(
+                "`ip address` in the network namespace of {}: what its CNI set up is not there",
+                view.target
+            ));
+            format!("the pod is cut off: {why}")
+        } else if seen.reach == Reach::Unroutable {
+            fixes.push(format!(
+                "`ip route` in the network namespace of {}: its CNI gives it a default route",
+                view.target
+            ));
+            "the pod has no route to its DNS servers".to_owned()
+        } else if let Some(halved) = halved {
+            let (summary, why, fix) = family(view, halved);
+            because.extend(why);
+            fixes.push(fix);
+            summary
+        } else if let Some((lost, others)) = view.lost_in_company() {
             because.extend(others.iter().filter(|one| one.pairs > 0 && !one.is_company()).map(|one| {
                 format!("{}: of {} such pairs {} lost a half", one.server.ip(), one.pairs, one.halves)
             }));
@@ -78,12 +97,12 @@ pub(super) fn conclude(
         return undetermined(summary, because, fixes);
     }
     if !seen.reach.answers() {
-        let why = format!("the pod's questions: {}", seen.reach.as_str());
-        return undetermined(
-            format!("{} is not known to get answers", view.target),
-            vec![why],
-            record(&missing),
-        );
+        let why = match seen.reach {
+            Reach::NotAsked => "what became of the pod's questions is not known".to_owned(),
+            reach => format!("the pod's questions: {}", reach.as_str()),
+        };
+        let fixes = if missing.is_empty() { Vec::new() } else { record(&missing) };
+        return undetermined(format!("{} is not known to get answers", view.target), vec![why], fixes);
     }
     if !missing.is_empty() {
         let each = missing.iter().map(|file| view.unreadable.get(*file).map_or(*file, String::as_str));
@@ -151,6 +170,65 @@ pub(super) fn conclude(
 /// Steps whose absence hides nothing: the kernel's counters say why questions are lost, and the libc's candidates are looked at
 /// one by one where the libc is not known. Checks from elsewhere say themselves what they miss.
 const OPTIONAL: [&str; 2] = ["S3", "S9"];
+
+/// What is said of a family that fails for no known cause: summary, reasons, what to do.
+fn family(view: &View<'_>, halved: &Halved) -> (String, Vec<String>, String) {
+    let (name, other) = (halved.name(), halved.other());
+    let is_it = |address: &IpAddr| AddressType::of(*address) == halved.family;
+    let segments = view.segments();
+    let vips: Vec<IpAddr> = segments.vips.iter().copied().filter(is_it).collect();
+    let vip = view.canary(&Ask::from_pod().to(vips.clone()).port(53));
+    let ends: Vec<_> = segments
+        .endpoints_udp
+        .iter()
+        .chain(&segments.endpoints_tcp)
+        .filter(|(to, seen)| is_it(&to.ip()) && seen.reach != Reach::NotAsked)
+        .collect();
+    let all = |what: fn(Reach) -> bool| !ends.is_empty() && ends.iter().all(|(_, seen)| what(seen.reach));
+    let list = |all: &[IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let node = view.subject().and_then(|subject| subject.node()).unwrap_or("the node").to_owned();
+    let mut why = vec![format!("over {other} all is well: {} answered", halved.whole.count())];
+    let table = if halved.family == AddressType::Ipv6 { "ip6" } else { "ip" };
+    let (summary, fix) = if vip.reach.fails() && all(Reach::answers) {
+        why.push(format!("{} {}, the endpoints behind it answer", list(&vips), vip.reach.as_str()));
+        (
+            format!("over {name} the DNS Service fails, its pods answer"),
+            format!(
+                "look at what {node} does with {name} packets to {}: `nft list table {table} kube-proxy`, other rules, routes",
+                list(&vips)
+            ),
+        )
+    } else if halved.broken.reach.fails() {
+        why.push(format!("over {name} nothing is answered: {}", halved.broken.reach.as_str()));
+        let way = if halved.family == AddressType::Ipv6 { "ip -6 route" } else { "ip route" };
+        (
+            format!("over {name} no DNS server answers, over {other} all do"),
+            format!(
+                "compare the ways of {name} and {other} from the pod: `{way}`, filters on {node}, neighbours"
+            ),
+        )
+    } else {
+        (
+            format!("over {name} DNS fails in part, over {other} it works"),
+            format!("ask again over {name} alone: `netlab dns query` at each server that failed"),
+        )
+    };
+    let servers = view.nameservers();
+    if let Some(first) = servers.first()
+        && servers.iter().any(|server| !is_it(server))
+    {
+        why.push(match (is_it(first), view.is_musl()) {
+            _ if !servers.iter().any(is_it) => format!("the pod's resolv.conf names servers of {other} only"),
+            (_, Some(true)) => "musl asks the servers of both families at once: it loses no time".to_owned(),
+            (true, _) => format!(
+                "{first} is asked first: {} s pass for each name tried before a server of {other} is asked",
+                view.conf().map_or(5, |conf| conf.options.timeout.max(1))
+            ),
+            (false, _) => format!("servers of {name} are asked only when {first} fails"),
+        });
+    }
+    (summary, why, fix)
+}
 
 /// Vital files that were not recorded.
 fn missing(view: &View<'_>) -> Vec<&'static str> {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::bundle::layout;
 use crate::check::{Registry, STEPS};
 use crate::rules::{Class, Confidence, Effect, Hit, RULES, Rule, Standing};
-use crate::view::View;
+use crate::view::{Halved, View};
 
 mod healthy;
 
@@ -116,6 +116,13 @@ pub struct Fired {
     pub standing: Standing,
 }
 
+impl Fired {
+    /// True when it explains no failure, or not the first.
+    fn is_beside(&self) -> bool {
+        self.rule.latent || self.hit.partial || self.standing != Standing::Explains
+    }
+}
+
 /// Every rule that fires: first what explains a failure and fits the report, in the order in which rules are asked; what explains none
 /// comes last, for it never outranks what does. The confusion matrix prints it.
 #[must_use]
@@ -132,7 +139,8 @@ pub fn hits(view: &View<'_>) -> (Vec<Fired>, Vec<NotJudged>) {
             fired.push(Fired { rule, hit: weighed(hit, rule, standing, view), standing });
         }
     }
-    fired.sort_by_key(|one| one.standing);
+    // Nor does what does not explain the first of them.
+    fired.sort_by_key(|one| (one.standing, one.hit.partial));
     (fired, not_judged)
 }
 
@@ -176,8 +184,16 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
         }
         outcomes.push((info.id, info.name, outcome));
     }
-    let (hits, not_judged) = hits(&view);
+    let (mut hits, not_judged) = hits(&view);
     let nothing_fails = view.failures().is_empty();
+    // Where one address family works and the other does not, that one is judged by itself: what is said of both together would
+    // be true of neither.
+    let halved = view.halved().filter(|_| hits.iter().all(Fired::is_beside));
+    if let Some(halved) = &halved {
+        let mut of_one = of_family(target, evidence, halved);
+        of_one.append(&mut hits);
+        hits = of_one;
+    }
     let mut hits = hits.into_iter().peekable();
     // A danger or noise explains no error that is reported. Without a report it is the verdict where it explains every
     // fault that a step found.
@@ -195,7 +211,7 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     let first = hits.next_if(|one| {
         let noted = one.rule.latent && symptom.is_some()
             || one.rule.explains.contains(&Effect::Danger) && nothing_fails;
-        one.standing != Standing::Idle || !failed && (noted || explains(&one.hit))
+        !one.hit.partial && (one.standing != Standing::Idle || !failed && (noted || explains(&one.hit)))
     });
     let (verdict, because, fixes, verify) = match first {
         Some(Fired { rule, hit, .. }) => (
@@ -212,7 +228,7 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
             hit.fixes,
             hit.verify,
         ),
-        None => healthy::conclude(&view, &outcomes, &foreign),
+        None => healthy::conclude(&view, halved.as_ref(), &outcomes, &foreign),
     };
     let contributing = hits
         .map(|Fired { rule, hit, .. }| Cause {
@@ -249,6 +265,26 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     }
 }
 
+/// What the rules say of the family that fails, by itself.
+fn of_family(target: &Target, evidence: &Evidence, halved: &Halved) -> Vec<Fired> {
+    let view = View::of_family(target, evidence, halved.family);
+    let (hits, _) = hits(&view);
+    let works = format!(
+        "over {} all is well ({} answered): it is {} alone",
+        halved.other(),
+        halved.whole.count(),
+        halved.name()
+    );
+    hits.into_iter()
+        .filter(|one| !one.is_beside())
+        .map(|mut one| {
+            one.hit.summary = format!("{}: {}", halved.name(), one.hit.summary);
+            one.hit = one.hit.because(&works).citing(halved.whole.ids.clone());
+            one
+        })
+        .collect()
+}
+
 /// Everything that was not looked at, in words.
 fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) -> Vec<String> {
     let mut all = BTreeSet::new();
@@ -274,7 +310,10 @@ fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) ->
     }
     let proxy = layout::PROXY_DUMPS.iter().any(|dump| view.knows(dump));
     for file in layout::FILES {
-        let other_dump = proxy && layout::PROXY_DUMPS.contains(&file.path);
+        let other_dump = proxy
+            && (layout::PROXY_DUMPS.contains(&file.path)
+                || (file.path == layout::NODE_IP6TABLES
+                    && (view.knows(layout::NODE_NFT) || !view.has_both_families())));
         let evidence = !matches!(file.format, layout::Format::Manifest | layout::Format::Expected);
         if evidence && !other_dump && !view.knows(file.path) {
             all.insert(format!("{}: not recorded", file.path));

@@ -113,13 +113,18 @@ pub(super) fn lost_together(open: &Open<'_>) -> (Vec<u32>, Vec<Question>) {
     let mut alone = Vec::new();
     for (_, question) in open.lost() {
         let Some(socket) = question.socket else { continue };
-        if alone.len() >= PAIRS {
+        if sockets.len() >= PAIRS {
             break;
         }
+        let twin = |(_, one): &(usize, &Question)| one.socket == Some(socket) && *one != question;
+        let whole = open.lost().any(|one| twin(&one));
         if !sockets.contains(&socket) {
             sockets.push(socket);
         }
-        alone.push(Question { socket: None, times: 2, ..question.clone() });
+        // What is lost as a whole is not lost for its company.
+        if !whole {
+            alone.push(Question { socket: None, times: 2, ..question.clone() });
+        }
     }
     // The same pair at what stands behind the server: without a translation between, nothing of it may be lost.
     let Some(lost) = alone.first().cloned() else { return (sockets, alone) };

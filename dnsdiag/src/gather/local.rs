@@ -67,8 +67,10 @@ pub struct LocalFiles {
     pub node_root: Option<Container>,
     /// Namespaces of which UDP's losses are counted besides: those of DNS pods, by owner (`pod/NAMESPACE/NAME`).
     pub counted: BTreeMap<String, Netns>,
-    /// Which family's rules are looked at: that of the pod's DNS servers.
+    /// Which family's rules are looked at first: that of the pod's first DNS server.
     pub ipv6: bool,
+    /// Those of the other are looked at, too: it has servers of both.
+    pub both: bool,
 }
 
 impl Files for LocalFiles {
@@ -86,7 +88,7 @@ impl Files for LocalFiles {
             layout::POD_SOCKETS => self.in_pod(dump::udp_sockets),
             layout::NODE_ADDRESSES => self.on_node(dump::addresses),
             layout::NODE_CONNTRACK => self.on_node(dump::conntrack),
-            layout::NODE_IPTABLES | layout::NODE_NFT => self.proxy(id),
+            layout::NODE_IPTABLES | layout::NODE_IP6TABLES | layout::NODE_NFT => self.proxy(id),
             layout::KUBELET => self.node_file("/var/lib/kubelet/config.yaml"),
             layout::NODE_RESOLV_CONF => self.node_resolv_conf(),
             _ => Found::NotLooked,
@@ -158,10 +160,11 @@ impl LocalFiles {
         if let Some(node) = view.subject().and_then(|subject| subject.node().map(str::to_owned)) {
             self.node_name = node;
         }
-        let vips = view.nameservers().into_iter().chain(view.vips());
-        self.ipv6 = vips.into_iter().next().is_some_and(|address| address.is_ipv6());
+        self.ipv6 = view.nameservers().into_iter().chain(view.vips()).next().is_some_and(|one| one.is_ipv6());
+        self.both = view.has_both_families();
     }
 
+    /// The family of the pod's own rules that are read.
     fn family(&self) -> AddressType {
         if self.ipv6 { AddressType::Ipv6 } else { AddressType::Ipv4 }
     }
@@ -182,15 +185,28 @@ impl LocalFiles {
     /// hold rules of others and is left out.
     fn proxy(&self, id: &str) -> Found {
         let Some(node) = &self.node else { return Found::NotLooked };
-        let table = match dump::nft_table(node, self.family(), "kube-proxy") {
-            Ok(table) => table,
-            // Without nft there may still be iptables.
-            Err(_) if id == layout::NODE_IPTABLES => None,
-            Err(error) => return Found::Failed(in_words(&error)),
+        let (first, second) = if self.ipv6 {
+            (AddressType::Ipv6, AddressType::Ipv4)
+        } else {
+            (AddressType::Ipv4, AddressType::Ipv6)
         };
-        match (table, id) {
-            (Some(table), layout::NODE_NFT) => Found::Text(table),
-            (None, layout::NODE_IPTABLES) => found(dump::iptables_save(node, self.family())),
+        let mut tables = Vec::new();
+        for family in [Some(first), self.both.then_some(second)].into_iter().flatten() {
+            match dump::nft_table(node, family, "kube-proxy") {
+                Ok(table) => tables.extend(table),
+                // Without nft there may still be iptables.
+                Err(_) if id != layout::NODE_NFT => {}
+                Err(error) => return Found::Failed(in_words(&error)),
+            }
+        }
+        match (tables.is_empty(), id) {
+            (false, layout::NODE_NFT) => one_list(&tables),
+            // Of both, each has its file; of one, its rules are in the first, whatever it is.
+            (true, layout::NODE_IPTABLES) if self.both => found(dump::iptables_save(node, AddressType::Ipv4)),
+            (true, layout::NODE_IPTABLES) => found(dump::iptables_save(node, first)),
+            (true, layout::NODE_IP6TABLES) if self.both => {
+                found(dump::iptables_save(node, AddressType::Ipv6))
+            }
             _ => Found::NotLooked,
         }
     }
@@ -218,6 +234,24 @@ impl LocalFiles {
         let path = configured.as_ref().map_or("/etc/resolv.conf", crate::kubelet::KubeletConfig::host_file);
         if path.is_empty() { Found::Absent } else { self.node_file(path) }
     }
+}
+
+/// What `nft -j` printed of several tables, as it prints them of all.
+fn one_list(tables: &[String]) -> Found {
+    let [first, others @ ..] = tables else { return Found::NotLooked };
+    if others.is_empty() {
+        return Found::Text(first.clone());
+    }
+    let mut all = Vec::new();
+    for table in tables {
+        let Ok(mut value) = serde_json::from_str::<serde_json::Value>(table) else {
+            return Found::Failed("`nft -j list table` printed no JSON".to_owned());
+        };
+        if let Some(items) = value.get_mut("nftables").and_then(serde_json::Value::as_array_mut) {
+            all.append(items);
+        }
+    }
+    Found::Text(serde_json::json!({ "nftables": all }).to_string())
 }
 
 fn found(read: Result<String, netlab_node::NodeError>) -> Found {

@@ -124,12 +124,19 @@ fn outcome(question: &Question, seen: &Observation) -> Outcome {
         // Taken and closed before an answer: nobody serves there, whoever took it.
         probe::Outcome::Closed => Outcome::ConnectionRefused,
         probe::Outcome::Silent => Outcome::Silent,
-        probe::Outcome::Unsent { errno } | probe::Outcome::Refused { errno } => match errno.as_str() {
-            "ECONNREFUSED" => Outcome::ConnectionRefused,
+        // By the sender's own tables: no route, or one that leads nowhere (`unreachable`, `prohibit`, `blackhole`).
+        probe::Outcome::Unsent { errno } => match errno.as_str() {
             "EPERM" => Outcome::NotPermitted,
-            "ENETUNREACH" | "EADDRNOTAVAIL" | "EAFNOSUPPORT" => Outcome::NetworkUnreachable,
+            "ENETUNREACH" | "EADDRNOTAVAIL" | "EAFNOSUPPORT" | "EHOSTUNREACH" | "EACCES" | "EINVAL"
+            | "ENETDOWN" => Outcome::NetworkUnreachable,
+            "ECONNREFUSED" => Outcome::ConnectionRefused,
+            _ => Outcome::Silent,
+        },
+        // By somebody on the way, whatever he says: the sender has a route.
+        probe::Outcome::Refused { errno } => match errno.as_str() {
+            "ECONNREFUSED" => Outcome::ConnectionRefused,
             // ICMPv6 "administratively prohibited" is EACCES, ICMP's is EHOSTUNREACH.
-            "EHOSTUNREACH" | "EACCES" => Outcome::HostUnreachable,
+            "EHOSTUNREACH" | "EACCES" | "ENETUNREACH" => Outcome::HostUnreachable,
             _ => Outcome::Silent,
         },
     }

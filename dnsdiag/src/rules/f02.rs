@@ -40,9 +40,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
         return None;
     }
     let to = tcp.iter().map(std::net::SocketAddr::ip).chain(segments.vips.clone());
-    if !dropped(&view.rows(&Ask::from_pod().to(to).over(Transport::Tcp)))
-        || !(segments.vip_udp.reach.answers() || segments.endpoints_answer())
-    {
+    let some =
+        segments.vip_udp.answered > 0 || segments.endpoints_udp.iter().any(|(_, seen)| seen.answered > 0);
+    if !dropped(&view.rows(&Ask::from_pod().to(to).over(Transport::Tcp))) || !some {
         return None;
     }
     let answer = view.policy(Transport::Tcp, first.ip(), first.port());

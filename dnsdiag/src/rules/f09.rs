@@ -21,10 +21,11 @@ pub(super) const RULE: Rule = Rule {
 fn test(view: &View<'_>) -> Option<Hit> {
     let dns = view.dns_service()?;
     let segments = view.segments();
-    // Over UDP it works, else something else is first.
-    if !segments.vip_udp.reach.answers() || !segments.vip_tcp.reach.fails() {
+    if segments.vip_udp.sent == 0 || !segments.vip_tcp.reach.fails() {
         return None;
     }
+    // Where nothing comes over UDP either, something else is first.
+    let partial = segments.vip_udp.reach.fails();
     let has_tcp = dns.service.ports.iter().any(|port| port.port == 53 && port.protocol == Protocol::Tcp);
     let summary = format!("{} cannot be asked over TCP", dns.key);
     let base = Hit::high(summary).citing(segments.vip_tcp.ids.clone()).citing(segments.vip_udp.ids.clone());
@@ -35,13 +36,16 @@ fn test(view: &View<'_>) -> Option<Hit> {
             )
             .citing([layout::SERVICES])
             .fix(format!("add {{name: dns-tcp, port: 53, protocol: TCP}} to Service {}", dns.key))
-            .verify(format!("kubectl -n {} get service {} -o yaml", dns.key.namespace, dns.key.name)),
+            .verify(format!("kubectl -n {} get service {} -o yaml", dns.key.namespace, dns.key.name))
+            .partial_if(partial),
         );
     }
     let vip = *view.vips().first()?;
     let proxy = view.proxy(vip)?;
     let port = proxy.port(&dns.key, Transport::Tcp, 53)?;
-    if port.symptom.failing() < 1.0 || segments.endpoints_fail_tcp() {
+    // Rules of which none is there are another mode.
+    let any = proxy.trace.ports.iter().any(|port| proxy.serves(port));
+    if port.symptom.failing() < 1.0 || segments.endpoints_fail_tcp() || !any {
         return None;
     }
     let fault = port.faults().next()?;
@@ -50,6 +54,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .citing([proxy.file])
             .citing(segments.endpoints_tcp.iter().flat_map(|(_, seen)| seen.ids.clone()))
             .fix("read the log of the node's kube-proxy (a failed sync leaves rules out) and restart it")
-            .verify(command::trace(proxy.file, format_args!("{}:dns-tcp", dns.key))),
+            .verify(command::trace(proxy.file, format_args!("{}:dns-tcp", dns.key)))
+            .partial_if(partial),
     )
 }

@@ -20,7 +20,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let vip = *view.vips().first()?;
     let proxy = view.proxy(vip)?;
     let ports = &proxy.trace.ports;
-    if ports.is_empty() || ports.iter().any(|port| port.symptom.failing() < 1.0) {
+    if ports.is_empty() || ports.iter().any(|port| proxy.serves(port)) {
         return None;
     }
     let segments = view.segments();

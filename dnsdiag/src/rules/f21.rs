@@ -1,6 +1,6 @@
 //! F21: every answer is slow, those from the servers' own memory too: the DNS pods are overloaded.
 
-use netlab_plugin::evidence::{Outcome, Position};
+use netlab_plugin::evidence::{Outcome, Position, Transport};
 
 use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 const SLOW: f64 = 100.0;
 
 fn test(view: &View<'_>) -> Option<Hit> {
-    let rows = view.rows(&Ask::from_pod());
+    let rows = view.rows(&Ask::from_pod().over(Transport::Udp));
     let canaries: Vec<_> = rows.iter().filter(|(_, probe)| is_canary(&probe.name)).collect();
     let slow: Vec<_> = canaries.iter().filter(|(_, probe)| probe.ms.is_some_and(|ms| ms >= SLOW)).collect();
     let answered =

@@ -31,7 +31,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .iter()
         .map(|(id, probe)| (id, probe.ms.unwrap_or_default()))
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    if !answered || !segments.vip_udp.reach.answers() || near * 10.0 > slowest {
+    if !answered || segments.vip_udp.answered == 0 || near * 10.0 > slowest {
         return None;
     }
     let upstreams: Vec<String> = view.upstreams().iter().map(ToString::to_string).collect();

@@ -26,7 +26,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
             || !probe.all_answered()
             || probe.result == netlab_plugin::evidence::Outcome::Servfail
     });
-    if all.sent == 0 || !failing || !segments.vip_udp.reach.answers() {
+    if all.sent == 0 || !failing || segments.vip_udp.answered == 0 {
         return None;
     }
     let dns_nodes: Vec<String> =

@@ -26,7 +26,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
     })?;
     let segments = view.segments();
     // Where other questions are lost too, it is not their type.
-    if segments.vip_udp.reach.fails() || view.lost_but("AAAA") {
+    let others_too = view.lost_but("AAAA");
+    if segments.vip_udp.reach.fails() || (others_too && !view.never_answered("AAAA")) {
         return None;
     }
     let effect = match view.libc() {
@@ -44,6 +45,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         .fold(0_u32, |sum, (_, probe)| sum.saturating_add(probe.sent));
     let hit = if sent > 1 { Hit::high(summary) } else { Hit::medium(summary) }
         .because(format!("A is; {effect}"))
+        .because_if(others_too, "other questions are lost as well, now and then: that is something else")
         .citing(found.ids())
         .citing([layout::POD_RESOLV_CONF])
         .citing(segments.vip_udp.ids)

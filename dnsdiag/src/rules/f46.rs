@@ -27,7 +27,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
     })?;
     let segments = view.segments();
     // Where other questions are lost too, it is not their type.
-    if segments.vip_udp.reach.fails() || view.lost_but("A") {
+    if segments.vip_udp.reach.fails() || (view.lost_but("A") && !view.never_answered("A")) {
         return None;
     }
     let summary = format!("A of {} is never answered", found.name);

@@ -26,6 +26,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
         let silent = matches!(server.udp.reach, Reach::Silent | Reach::Rejected);
         server.address.is_ipv6() && (unroutable || (silent && !has_v6))
     })?;
+    // Without a way to anybody it is no matter of this server, nor of its family.
+    let nowhere =
+        servers.iter().any(|server| server.address.is_ipv4() && server.udp.reach == Reach::Unroutable);
+    if nowhere || view.cut_off().is_some() {
+        return None;
+    }
     let other = servers.iter().find(|server| server.udp.reach.answers());
     let route = lost.udp.reach == Reach::Unroutable;
     let mut hit = if route { Hit::high(summary(lost.address)) } else { Hit::medium(summary(lost.address)) }
@@ -49,6 +55,9 @@ fn test(view: &View<'_>) -> Option<Hit> {
             .citing(other.udp.ids.clone()),
         None => hit.because("no other nameserver answers"),
     };
+    if has_v6 && route {
+        hit = hit.because(format!("{} has an IPv6 address: it is the route that is missing", view.target));
+    }
     Some(
         hit.fix(format!("remove {} from the pod's nameservers (clusterDNS, dnsConfig or the node's file), or give the pod IPv6", lost.address))
             .verify(command::query(view, &command::canary(view), lost.address, "")),

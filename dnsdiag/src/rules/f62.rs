@@ -4,7 +4,7 @@ use netlab_plugin::evidence::Outcome;
 
 use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
-use crate::view::{View, row_ids};
+use crate::view::{Server, View, row_ids};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F62",
@@ -22,7 +22,14 @@ fn test(view: &View<'_>) -> Option<Hit> {
         if wanted.truth.exists() == Some(false) {
             continue;
         }
-        let rows = view.questions(&wanted.full);
+        // A server that does not know the cluster denies its names for good.
+        let rows: Vec<_> = view
+            .questions(&wanted.full)
+            .into_iter()
+            .filter(|(_, probe)| {
+                !matches!(view.server(probe.server), Some(Server::Unowned | Server::OfNode | Server::Node(_)))
+            })
+            .collect();
         let denied: Vec<_> =
             rows.iter().copied().filter(|(_, probe)| probe.result == Outcome::Nxdomain).collect();
         let found: Vec<_> = rows

@@ -43,7 +43,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
         // Where other names outside fail too, it is not this zone's servers.
         let outside: Vec<_> =
             view.outside().into_iter().filter(|(_, probe)| !is_below(&probe.name, &zone)).collect();
-        let all_down = !outside.is_empty() && outside.iter().all(|(_, probe)| failing(probe));
+        // Where names of the cluster are lost, too, silence says nothing of anybody's servers.
+        let lossy = !view.segments().vip_udp.reach.answers();
+        let told = |probe: &Probe| !lossy || probe.result == Outcome::Servfail;
+        let all_down = !outside.is_empty()
+            && outside.iter().all(|(_, probe)| failing(probe))
+            && outside.iter().any(|(_, probe)| told(probe));
         if fine.is_empty() || all_down {
             continue;
         }

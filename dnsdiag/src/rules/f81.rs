@@ -37,7 +37,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         outside.iter().copied().filter(|(_, probe)| probe.result == Outcome::Refused).collect();
     let (_, first) = refused.first().copied()?;
     let segments = view.segments();
-    if !segments.vip_udp.reach.answers() || of_dnsmasq(view) {
+    if segments.vip_udp.answered == 0 || of_dnsmasq(view) {
         return None;
     }
     let rejects =

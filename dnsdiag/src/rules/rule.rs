@@ -140,6 +140,8 @@ pub struct Hit {
     pub fixes: Vec<String>,
     /// Commands that verify it.
     pub verify: Vec<String>,
+    /// True when it is there and is not what fails first: it contributes, and is no verdict.
+    pub partial: bool,
 }
 
 impl Hit {
@@ -167,7 +169,15 @@ impl Hit {
             against: Vec::new(),
             fixes: Vec::new(),
             verify: Vec::new(),
+            partial: false,
         }
+    }
+
+    /// Beside whatever it is that fails first.
+    #[must_use]
+    pub const fn partial_if(mut self, partial: bool) -> Self {
+        self.partial = partial;
+        self
     }
 
     /// With a reason.
@@ -175,6 +185,12 @@ impl Hit {
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.because.push(why.into());
         self
+    }
+
+    /// With a reason, where it holds.
+    #[must_use]
+    pub fn because_if(self, holds: bool, why: &str) -> Self {
+        if holds { self.because(why) } else { self }
     }
 
     /// With facts that speak for it.

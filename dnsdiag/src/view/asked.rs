@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use netlab_plugin::evidence::{Outcome, Position, Probe, Transport};
+use netlab_plugin::evidence::{Icmp, Outcome, Position, Probe, Transport};
 
 use super::{View, is_connect};
 
@@ -191,11 +191,24 @@ impl<'e> View<'e> {
         seen(if canaries.is_empty() { &rows } else { &canaries })
     }
 
+    /// The ICMP error that came for one of these rows.
+    #[must_use]
+    pub fn refused_by(&self, seen: &Seen) -> Option<Icmp> {
+        let mut rows = self.probes.iter().filter(|(id, _)| seen.ids.iter().any(|one| one == id));
+        rows.find_map(|(_, probe)| probe.icmp)
+    }
+
     /// How these rows went, taken together.
     #[must_use]
     pub fn seen(&self, ask: &Ask) -> Seen {
         seen(&self.rows(ask))
     }
+}
+
+/// An ICMP error with who sent it: `3/3 from 192.0.2.11`.
+#[must_use]
+pub fn told(icmp: Icmp) -> String {
+    format!("{}/{} from {}", icmp.icmp_type, icmp.code, icmp.from)
 }
 
 /// How rows went, taken together: answers and failures of different kinds make it lossy.

@@ -76,8 +76,8 @@ impl View<'_> {
     #[must_use]
     pub fn nameservers(&self) -> Vec<IpAddr> {
         let conf = self.conf();
-        conf.map(|conf| conf.nameservers.iter().filter_map(|server| server.address).collect())
-            .unwrap_or_default()
+        let all = conf.map(|conf| conf.nameservers).unwrap_or_default();
+        all.iter().filter_map(|server| server.address).filter(|address| self.is_about(*address)).collect()
     }
 
     /// What an address is, as far as recorded objects tell; `None` when Services or pods were not recorded.

@@ -93,7 +93,8 @@ impl View<'_> {
             for port in ports {
                 let Some(number) = port.port else { continue };
                 for endpoint in &slice.endpoints {
-                    found.extend(endpoint.addresses.iter().map(|address| DnsEndpoint {
+                    let addresses = endpoint.addresses.iter().filter(|address| self.is_about(**address));
+                    found.extend(addresses.map(|address| DnsEndpoint {
                         address: *address,
                         port: number,
                         protocol: port.protocol,

@@ -13,7 +13,9 @@ mod counters;
 mod dns;
 mod expected;
 mod failures;
+mod family;
 mod legible;
+mod links;
 mod local_names;
 mod names;
 mod node_local;
@@ -30,9 +32,11 @@ mod wanted;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use netlab_core::diagnostic::Severity;
 use netlab_core::input::{self, Budget, Document, Loaded};
+use netlab_core::model::service::AddressType;
 use netlab_core::policy::Rulesets;
 use netlab_plugin::check::Target;
 use netlab_plugin::evidence::{Evidence, Probe};
@@ -41,7 +45,7 @@ use crate::bundle::layout::{self, Format};
 use crate::kubelet::KubeletConfig;
 
 pub use amiss::Amiss;
-pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen};
+pub use asked::{Ask, Reach, Seen, is_below, is_canary, seen, told};
 pub use blocks::{PluginUse, ServerBlock};
 pub use conf::{NODE_LOCAL, Server};
 pub use conntrack::{Flow, Tuple, place};
@@ -49,6 +53,7 @@ pub use corefile::Forward;
 pub use dns::{DnsEndpoint, DnsService};
 pub use expected::EXPECTED_FACTS;
 pub use failures::{Effect, Failure};
+pub use family::Halved;
 pub use local_names::{HostsName, Order, Source};
 pub use names::{Candidate, Told};
 pub use node_local::NodeLocal;
@@ -73,6 +78,8 @@ pub struct View<'e> {
     pub loaded: Loaded,
     /// Why a file counts as not recorded although it is there; by file.
     pub unreadable: BTreeMap<String, String>,
+    /// The one address family that it is about; `None` for both.
+    family: Option<AddressType>,
     probes: Vec<(&'e str, &'e Probe)>,
     policies: OnceCell<Result<Rulesets, String>>,
     proxies: [OnceCell<Option<Proxy>>; 2],
@@ -118,12 +125,27 @@ impl<'e> View<'e> {
             evidence,
             loaded,
             unreadable,
+            family: None,
             probes: evidence.probes().collect(),
             policies: OnceCell::new(),
             proxies: [OnceCell::new(), OnceCell::new()],
             kubelet: OnceCell::new(),
             domain: OnceCell::new(),
         }
+    }
+
+    /// The same of one address family: the other's questions, nameservers, Service addresses and endpoints are left out.
+    #[must_use]
+    pub fn of_family(target: &'e Target, evidence: &'e Evidence, family: AddressType) -> Self {
+        let mut view = Self::new(target, evidence);
+        view.family = Some(family);
+        view.probes.retain(|(_, probe)| AddressType::of(probe.server) == family);
+        view
+    }
+
+    /// True for an address of the family that it is about.
+    fn is_about(&self, address: IpAddr) -> bool {
+        self.family.is_none_or(|family| AddressType::of(address) == family)
     }
 
     /// True when the file was recorded (or looked for and not there) and could be read.

@@ -3,6 +3,7 @@
 //! Invariant: what should be is [`crate::records`]' answer over recorded objects; what was said is rows of the pod alone. A
 //! candidate that nobody asked has no answer.
 
+use netlab_core::model::cluster::ObjectKey;
 use netlab_plugin::evidence::{Outcome, Probe};
 
 use super::{Ask, View, is_below};
@@ -76,6 +77,12 @@ impl View<'_> {
             return None;
         }
         let domain = self.domain().unwrap_or_else(|| "cluster.local".to_owned());
+        // The API server makes Service `default/kubernetes` in every cluster: objects without it are not all there are.
+        let own = format!("kubernetes.default.svc.{domain}");
+        let given = self.loaded.cluster.services.contains_key(&ObjectKey::new("default", "kubernetes"));
+        if !given && name.trim_end_matches('.').eq_ignore_ascii_case(&own) {
+            return None;
+        }
         Some(truth(World::new(&self.loaded.cluster, &domain), name))
     }
 

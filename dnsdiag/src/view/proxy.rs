@@ -3,13 +3,14 @@
 //! Invariant: nothing of a proxy is modelled here. Without a dump, Services or slices there is no answer; a dump that cannot be
 //! read counts as not recorded.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netlab_core::model::cluster::ObjectKey;
 use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::expected;
 use netlab_core::service::fault::Fault;
-use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, trace};
+use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, Status, trace};
 use netlab_core::service::{iptables, nftables};
 use netlab_plugin::evidence::Transport;
 
@@ -23,6 +24,8 @@ pub struct Proxy {
     pub file: &'static str,
     /// What was found, all Services.
     pub trace: ServiceTrace,
+    /// The Services that somebody stands behind, as `namespace/name`.
+    with_endpoints: BTreeSet<String>,
 }
 
 impl Proxy {
@@ -40,7 +43,15 @@ impl Proxy {
     #[must_use]
     pub fn serves_others(&self, than: &ObjectKey) -> bool {
         let than = than.to_string();
-        self.trace.ports.iter().any(|port| port.service != than && port.symptom.failing() < 1.0)
+        self.trace.ports.iter().any(|port| port.service != than && self.serves(port))
+    }
+
+    /// True when the rules for a port do what they are for, if not in every case. Where nobody stands behind a Service no
+    /// connection can fail that should not: then its rules are there only when nothing of them is missing.
+    #[must_use]
+    pub fn serves(&self, port: &PortTrace) -> bool {
+        let empty = !self.with_endpoints.contains(&port.service);
+        if empty { port.status == Status::Ok } else { port.symptom.failing() < 1.0 }
     }
 }
 
@@ -69,17 +80,33 @@ impl View<'_> {
         let node = self.subject()?.node()?;
         let (file, rules) = self.proxy_rules(family)?;
         let ports = expected(&self.loaded.cluster, node, family);
-        Some(Proxy { file, trace: trace(&rules, &ports, node) })
+        let with_endpoints = self
+            .loaded
+            .cluster
+            .endpoint_slices
+            .iter()
+            .filter(|(_, slice)| slice.endpoints.iter().any(|one| one.ready))
+            .filter_map(|(key, slice)| Some(format!("{}/{}", key.namespace, slice.service.as_deref()?)))
+            .collect();
+        Some(Proxy { file, trace: trace(&rules, &ports, node), with_endpoints })
     }
 
     fn proxy_rules(&self, family: AddressType) -> Option<(&'static str, Rules)> {
+        if family == AddressType::Ipv6
+            && let Some(text) = self.text(layout::NODE_IP6TABLES)
+            && let Ok(mut dump) = iptables::dump::parse(text)
+        {
+            dump.of_family(family);
+            return Some((layout::NODE_IP6TABLES, Rules::Iptables(dump)));
+        }
         if let Some(text) = self.text(layout::NODE_IPTABLES)
             && let Ok(dump) = iptables::dump::parse(text)
         {
             let rules = Rules::Iptables(dump);
             return (rules.family() == family).then_some((layout::NODE_IPTABLES, rules));
         }
-        let dump = nftables::dump::parse(self.text(layout::NODE_NFT)?).ok()?;
+        let word = if family == AddressType::Ipv6 { "ip6" } else { "ip" };
+        let dump = nftables::dump::parse_family(self.text(layout::NODE_NFT)?, word).ok()?;
         let rules = Rules::Nftables(dump);
         (rules.family() == family).then_some((layout::NODE_NFT, rules))
     }

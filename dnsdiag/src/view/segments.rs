@@ -88,6 +88,8 @@ impl View<'_> {
     #[must_use]
     pub fn vips(&self) -> Vec<IpAddr> {
         let of_service = self.dns_service().map(|dns| dns.service.cluster_ips.clone()).unwrap_or_default();
+        let of_service: Vec<IpAddr> =
+            of_service.into_iter().filter(|address| self.is_about(*address)).collect();
         let asked: Vec<IpAddr> =
             self.nameservers().into_iter().filter(|address| of_service.contains(address)).collect();
         if asked.is_empty() { of_service } else { asked }

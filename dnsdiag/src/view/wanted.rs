@@ -87,6 +87,19 @@ impl<'e> View<'e> {
         })
     }
 
+    /// True when the pod's nameservers answered none of at least six UDP questions of this type and most of the others: by chance
+    /// that happens once in more than fifty times.
+    #[must_use]
+    pub fn never_answered(&self, qtype: &str) -> bool {
+        let asked = self.rows(&Ask::from_pod().to(self.nameservers()).over(Transport::Udp));
+        let (of_it, others): (Vec<_>, Vec<_>) = asked
+            .into_iter()
+            .filter(|(_, probe)| probe.edns.is_none())
+            .partition(|(_, probe)| probe.qtype.eq_ignore_ascii_case(qtype));
+        let (of_it, others) = (super::seen(&of_it), super::seen(&others));
+        of_it.sent >= 6 && of_it.answered == 0 && others.answered * 2 >= others.sent
+    }
+
     /// The names that the pod's resolver tries for a name, in order, whatever is answered.
     #[must_use]
     pub fn tried(&self, name: &str) -> Vec<String> {

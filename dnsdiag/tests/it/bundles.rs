@@ -137,6 +137,21 @@ fn the_confusion_matrix_is_diagonal() {
     assert!(unused.is_empty(), "no bundle has {unused:?}");
 }
 
+/// Manifests that somebody keeps rarely hold what the API server makes by itself.
+#[test]
+fn a_canary_that_the_manifests_do_not_declare_is_no_wrong_answer() {
+    let (mut bundle, _) = read("base");
+    let id = "cluster/services.yaml";
+    let text = bundle.evidence.text(id).expect("Services").to_owned();
+    let (start, rest) = text.split_once("- apiVersion: v1\n").expect("an item");
+    let (_, others) = rest.split_once("- apiVersion: v1\n").expect("another");
+    assert!(!others.contains("name: kubernetes,"), "{others}");
+    let text = format!("{start}- apiVersion: v1\n{others}");
+    bundle.evidence.facts.insert(id.to_owned(), Fact::Text { text });
+    let diagnosis = verdict(&bundle);
+    assert_eq!(diagnosis.verdict.class, Class::Healthy, "{diagnosis:#?}");
+}
+
 /// Takes one file away at a time: the verdict stays, or is undetermined; it never becomes healthy or another.
 #[test]
 fn a_file_less_never_makes_it_healthy_or_another() {

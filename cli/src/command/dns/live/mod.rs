@@ -122,6 +122,7 @@ pub(super) fn gathered(args: &Diagnose, globals: &Globals, terminal: &Terminal) 
         node_root: place.node_root,
         counted: place.counted,
         ipv6: false,
+        both: false,
     };
     files.look(&target);
     let files = Both { files, elsewhere: place.elsewhere };
