@@ -150,6 +150,47 @@ fn a_loss_that_only_the_second_question_of_a_socket_meets_is_seen_and_blamed_on_
 }
 
 #[test]
+fn lines_that_a_library_does_not_read_are_told_with_what_it_does_instead() {
+    if !root_or_skip("lines_that_a_library_does_not_read_are_told_with_what_it_does_instead") {
+        return;
+    }
+    let bed = Bed::up(WORLD);
+    let given = bed.path("resolv.conf");
+    let search = "search t.svc.cluster.local svc.cluster.local cluster.local";
+    for (text, libc, summary, told) in [
+        (
+            format!("  nameserver 10.96.0.10\n{search}\noptions ndots:5\n"),
+            "glibc:2.36",
+            "glibc 2.36 finds no nameserver in the pod's resolv.conf",
+            "pod/resolv.conf:1: ignored: glibc wants the keyword in the first column",
+        ),
+        (
+            format!("nameserver=10.96.0.10\n{search}\noptions ndots:5\n"),
+            "musl:1.2.5",
+            "musl 1.2.5 finds no nameserver in the pod's resolv.conf",
+            "pod/resolv.conf:1: ignored: musl knows no",
+        ),
+        (
+            format!("nameserver 10.96.0.10\n{search}\noptions ndots:5 use-vc\n"),
+            "glibc:2.36",
+            "t/app gets answers, and not all is in order",
+            "`use-vc`: glibc 2.36 asks over TCP alone",
+        ),
+        (
+            format!("nameserver 10.96.0.10\n{search}\noptions ndots:5 use-vc\n"),
+            "musl:1.2.5",
+            "t/app gets answers, and not all is in order",
+            "`use-vc` is ignored by musl 1.2.5",
+        ),
+    ] {
+        std::fs::write(&given, &text).expect("written");
+        let (_, live) = bed.diagnose(&["--libc", libc, "--resolv-conf", &given]);
+        assert_eq!(live["verdict"]["summary"], summary, "{text}: {live:#}");
+        assert!(live["steps"].to_string().contains(told), "{text}: {:#}", live["steps"]);
+    }
+}
+
+#[test]
 fn ctrl_c_gives_what_is_known() {
     if !root_or_skip("ctrl_c_gives_what_is_known") {
         return;

@@ -6,6 +6,7 @@ use netlab_plugin::check::{CheckOutcome, CheckStatus};
 
 use super::Step;
 use crate::bundle::layout;
+use crate::resolv_conf::{Dialect, NoteKind};
 use crate::view::{EXPECTED_FACTS, Server, View};
 
 pub(super) const STEP: Step = Step {
@@ -16,6 +17,22 @@ pub(super) const STEP: Step = Step {
     costs: "one file of the container; the kubelet's configuration needs get on nodes/proxy",
     examine,
 };
+
+/// Notes about lines that somebody meant otherwise. Options that a library ignores and limits that it keeps are no such lines.
+const fn is_odd(kind: NoteKind) -> bool {
+    matches!(
+        kind,
+        NoteKind::Indented
+            | NoteKind::LineTooLong
+            | NoteKind::NulByte
+            | NoteKind::CarriageReturn
+            | NoteKind::UnknownKeyword
+            | NoteKind::MissingValue
+            | NoteKind::NotAnAddress
+            | NoteKind::CommentBecameSuffix
+            | NoteKind::DefaultNameserver
+    )
+}
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of every step")]
 fn examine(view: &View<'_>) -> Option<CheckOutcome> {
@@ -55,6 +72,29 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
         }
         (None, None) => CheckOutcome { status: CheckStatus::Warning, ..CheckOutcome::ok(has) },
     };
+    // What is not read as it is written, by this libc.
+    let odd: Vec<String> = conf
+        .notes
+        .iter()
+        .filter(|note| {
+            is_odd(note.kind) || (note.kind == NoteKind::IgnoredOption && note.text.contains("`use-vc`"))
+        })
+        .map(|note| match note.line {
+            0 => note.text.clone(),
+            line => format!("{}:{line}: {}", layout::POD_RESOLV_CONF, note.text),
+        })
+        .collect();
+    if !odd.is_empty() {
+        // Kubelet's own reader is more lenient than any library.
+        let line = outcome.line.replace("what kubelet writes; ", "what kubelet writes, spelled otherwise; ");
+        outcome.line = format!("{line}; {}", odd.join("; "));
+        if outcome.status == CheckStatus::Ok {
+            outcome.status = CheckStatus::Warning;
+        }
+    }
+    if conf.options.use_vc && !matches!(conf.dialect, Dialect::Kubelet) {
+        outcome.line = format!("{}; `use-vc`: {} asks over TCP alone", outcome.line, conf.dialect);
+    }
     outcome = outcome.citing([layout::POD_RESOLV_CONF]);
     let missing = view.missing(&EXPECTED_FACTS);
     if missing.is_empty() {

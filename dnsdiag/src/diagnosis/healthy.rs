@@ -67,6 +67,22 @@ pub(super) fn conclude(
                 view.target
             ));
             format!("the pod is cut off: {why}")
+        } else if let Some(conf) = view.conf().filter(|conf| conf.default_nameservers)
+            && !servers_written(view).is_empty()
+            && !works
+        {
+            fixes.push(format!(
+                "write {} so that {} reads it: the keyword in the first column, then a blank and an address",
+                layout::POD_RESOLV_CONF,
+                conf.dialect
+            ));
+            because.push(format!(
+                "{} names {}, and {} reads none of it",
+                layout::POD_RESOLV_CONF,
+                servers_written(view).join(", "),
+                conf.dialect
+            ));
+            format!("{} finds no nameserver in the pod's resolv.conf", conf.dialect)
         } else if seen.reach == Reach::Unroutable {
             fixes.push(format!(
                 "`ip route` in the network namespace of {}: its CNI gives it a default route",
@@ -170,6 +186,16 @@ pub(super) fn conclude(
 /// Steps whose absence hides nothing: the kernel's counters say why questions are lost, and the libc's candidates are looked at
 /// one by one where the libc is not known. Checks from elsewhere say themselves what they miss.
 const OPTIONAL: [&str; 2] = ["S3", "S9"];
+
+/// Addresses that stand in lines about name servers, however they are written.
+fn servers_written(view: &View<'_>) -> Vec<String> {
+    let text = view.text(layout::POD_RESOLV_CONF).unwrap_or_default();
+    text.lines()
+        .filter(|line| line.to_ascii_lowercase().contains("nameserver"))
+        .filter_map(|line| line.split([' ', '\t', '=', ':']).find(|word| word.parse::<IpAddr>().is_ok()))
+        .map(str::to_owned)
+        .collect()
+}
 
 /// What is said of a family that fails for no known cause: summary, reasons, what to do.
 fn family(view: &View<'_>, halved: &Halved) -> (String, Vec<String>, String) {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Class, Effect, Hit, Rule, command};
 use crate::bundle::layout;
-use crate::view::{Reach, View};
+use crate::view::{NameserverSeen, Reach, Server, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F49",
@@ -21,8 +21,15 @@ fn test(view: &View<'_>) -> Option<Hit> {
     let subject = view.subject()?;
     let has_v6 = subject.pod.addresses.iter().any(IpAddr::is_ipv6);
     let servers = view.nameservers_seen();
+    // RFC 4443 section 3.1, code 0: a router has no route. To the cluster's own servers that is another way to fail.
+    let by_router = |server: &NameserverSeen| {
+        let icmp = view.refused_by(&server.udp).filter(|icmp| (icmp.icmp_type, icmp.code) == (1, 0))?;
+        let of_cluster =
+            matches!(server.server, Some(Server::ClusterDns(_) | Server::DnsPod(_) | Server::LinkLocal));
+        (server.udp.reach == Reach::Rejected && !of_cluster).then_some(icmp)
+    };
     let lost = servers.iter().find(|server| {
-        let unroutable = server.udp.reach == Reach::Unroutable;
+        let unroutable = server.udp.reach == Reach::Unroutable || by_router(server).is_some();
         let silent = matches!(server.udp.reach, Reach::Silent | Reach::Rejected);
         server.address.is_ipv6() && (unroutable || (silent && !has_v6))
     })?;
@@ -34,8 +41,12 @@ fn test(view: &View<'_>) -> Option<Hit> {
     }
     let other = servers.iter().find(|server| server.udp.reach.answers());
     let route = lost.udp.reach == Reach::Unroutable;
-    let mut hit = if route { Hit::high(summary(lost.address)) } else { Hit::medium(summary(lost.address)) }
-        .because(if route {
+    let router = by_router(lost);
+    let sure = route || router.is_some();
+    let mut hit = if sure { Hit::high(summary(lost.address)) } else { Hit::medium(summary(lost.address)) }
+        .because(if let Some(icmp) = router {
+            format!("{} has no route to {} and says so (ICMPv6 1/0)", icmp.from, lost.address)
+        } else if route {
             format!("sending to {} fails at once: there is no route in the pod", lost.address)
         } else {
             format!(
