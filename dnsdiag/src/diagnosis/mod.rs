@@ -190,7 +190,10 @@ pub fn diagnose(target: &Target, evidence: &Evidence, checks: &Registry) -> Diag
     // be true of neither.
     let halved = view.halved().filter(|_| hits.iter().all(Fired::is_beside));
     if let Some(halved) = &halved {
+        // What was said of both is not said again of one, where it harms no more.
+        let said: Vec<&str> = hits.iter().map(|one| one.rule.mode).collect();
         let mut of_one = of_family(target, evidence, halved);
+        of_one.retain(|one| !said.contains(&one.rule.mode));
         of_one.append(&mut hits);
         hits = of_one;
     }
