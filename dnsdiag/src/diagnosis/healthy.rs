@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use netlab_core::model::service::AddressType;
 use netlab_plugin::check::{CheckOutcome, CheckStatus};
-use netlab_plugin::evidence::Transport;
+use netlab_plugin::evidence::{Reading, Transport};
 
 use super::{Cause, Verdict};
 use crate::bundle::layout;
@@ -299,9 +299,12 @@ fn unasked(view: &View<'_>) -> Vec<String> {
             left.push(format!("nameserver {server} over {transport}"));
         }
     }
-    // A record made without such pairs is not held to them: that they are missing is among what was not examined.
+    // A record made without such pairs is held to them only where something speaks for a race; else that they are missing is
+    // among what was not examined.
     let together = view.together();
-    if view.asks_from_one_socket() && together.iter().any(|one| one.pairs > 0) {
+    let recorded = together.iter().any(|one| one.pairs > 0);
+    let races = view.counter("conntrack.insert_failed").and_then(Reading::growth).is_some_and(|by| by > 0.0);
+    if view.asks_from_one_socket() && (recorded || races) {
         let asked = |server: &IpAddr| together.iter().any(|one| one.server.ip() == *server && one.pairs > 0);
         left.extend(
             servers

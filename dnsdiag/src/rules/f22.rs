@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
     test,
 };
 
-pub(super) fn test(view: &View<'_>) -> Option<Hit> {
+fn test(view: &View<'_>) -> Option<Hit> {
     let segments = view.segments();
     // A zone with servers of its own tells of those.
     let of_all = |name: &str| view.block_of(name).is_some_and(|(_, zone)| zone.is_empty());

@@ -41,7 +41,7 @@ fn test(view: &View<'_>) -> Option<Hit> {
         probe.answers_seen() > 0 && probe.result != netlab_plugin::evidence::Outcome::Servfail
     });
     // Where nothing comes at all, it is no limit.
-    if !linklocal && !some && super::f22::test(view).is_some() {
+    if !linklocal && !some {
         return None;
     }
     let many = dns_nodes.iter().filter(|node| *node == owner).count() / 2;
