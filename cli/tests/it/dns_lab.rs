@@ -117,10 +117,12 @@ fn a_policy_that_forgets_dns_is_named_from_what_the_pod_sees() {
     assert!(because.contains("NetworkPolicy t/silence"), "{because}");
 }
 
-/// Lets the first packet of each UDP flow to port 53 through and no other.
-const FIRST_ONLY: &str = "nft 'add table inet t; add set inet t seen { type inet_service; flags dynamic,timeout; timeout 60s; }; \
-    add chain inet t c { type filter hook prerouting priority mangle; }; add rule inet t c udp dport 53 udp sport @seen drop; \
-    add rule inet t c udp dport 53 add @seen { udp sport }'";
+/// Lets the first packet of each UDP flow to port 53 through and no other. Forgets soon: sockets get old ports again.
+const FIRST_ONLY: &str = "nft 'add table inet t; \
+    add set inet t seen { type inet_service . ipv4_addr; flags dynamic,timeout; timeout 1s; }; \
+    add chain inet t c { type filter hook prerouting priority mangle; }; \
+    add rule inet t c udp dport 53 udp sport . ip daddr @seen drop; \
+    add rule inet t c udp dport 53 add @seen { udp sport . ip daddr }'";
 
 #[test]
 fn a_loss_that_only_the_second_question_of_a_socket_meets_is_seen_and_blamed_on_no_race() {
