@@ -125,7 +125,7 @@ pub fn describe(cluster: &Cluster, policies: &Policies, key: &ObjectKey) -> Opti
     let mut acting: Vec<&Policy> = policies
         .list
         .iter()
-        .filter(|policy| pod.is_policed() && view.matches(&policy.subject, key, pod))
+        .filter(|policy| view.is_subject() && view.matches(&policy.subject, key, pod))
         .collect();
     acting.sort_by_key(|policy| (policy.tier, policy.priority.map_or(u32::MAX, u32::from)));
     let near_misses = policies.list.iter().filter_map(|policy| view.nearly_selects(policy)).collect();
@@ -163,6 +163,11 @@ struct View<'a> {
 impl View<'_> {
     fn namespace_labels(&self, namespace: &str) -> Option<&Labels> {
         self.cluster.namespaces.get(namespace).map(|found| &found.labels)
+    }
+
+    /// True for a pod that policies may select, with an address or before it has one.
+    fn is_subject(&self) -> bool {
+        !self.pod.host_network && !self.pod.terminal
     }
 
     fn matches(&self, selector: &PodSelector, key: &ObjectKey, pod: &Pod) -> bool {
@@ -254,7 +259,7 @@ impl View<'_> {
     /// Why a policy does not select the pod, where that looks like a slip: one label, which is missing or nearly right.
     fn nearly_selects(&self, policy: &Policy) -> Option<SelectionMiss> {
         let NamespaceScope::Own(own) = &policy.subject.namespaces else { return None };
-        if *own != self.key.namespace || !self.pod.is_policed() {
+        if *own != self.key.namespace || !self.is_subject() {
             return None;
         }
         let missing = failing(&policy.subject.pods, &self.pod.labels);
@@ -282,7 +287,7 @@ impl View<'_> {
             notes.push("it has finished: it is neither subject nor peer".to_owned());
         }
         if self.pod.addresses.is_empty() && !self.pod.host_network {
-            notes.push("it has no address yet: policies act once it has one".to_owned());
+            notes.push("it has no address yet: this is what holds once it has one".to_owned());
         }
         let declared = self.cluster.namespaces.get(&self.key.namespace).is_some_and(|found| found.declared);
         if !declared {

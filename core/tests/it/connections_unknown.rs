@@ -183,3 +183,48 @@ fn lists_and_questions_agree_about_pods_without_addresses() {
     }
     assert!(same > 1_000 && allowed > 100 && allowed < same - 100, "{allowed} of {same}");
 }
+
+/// A pod that waits for its node or its start, one that runs, and a policy for `web`.
+fn waiting(pending: &str, node: &str, policy: &str) -> Loaded {
+    let ranges = if node.is_empty() { "" } else { NODE };
+    read(&format!(
+        "{ranges}apiVersion: v1\nkind: Pod\nmetadata: {{name: db, namespace: shop, labels: {{app: db}}}}\n\
+         spec: {{{node}containers: [{{name: c}}]}}\n{pending}---\napiVersion: v1\nkind: Pod\n\
+         metadata: {{name: web, namespace: shop, labels: {{app: web}}}}\nspec: {{{node}containers: [{{name: c}}]}}\n\
+         status: {{phase: Running, podIPs: [{{ip: 10.20.0.9}}]}}\n---\n{policy}"
+    ))
+}
+
+/// The pairs of workloads that the list has.
+fn pairs_of(loaded: &Loaded) -> Vec<(String, String)> {
+    let list = listed(loaded);
+    let end = |peer: usize| list.peers[peer].id.clone();
+    let pairs = list.list.iter().map(|pair| (end(pair.from()), end(pair.to())));
+    let is_workload = |(from, to): &(String, String)| from.starts_with("shop/") && to.starts_with("shop/");
+    pairs.filter(is_workload).collect()
+}
+
+#[test]
+fn blocks_that_together_hold_everything_leave_no_pod_without_an_address() {
+    let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: shop}\n\
+                  spec: {podSelector: {matchLabels: {app: nobody}}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/1}}, \
+                  {ipBlock: {cidr: 128.0.0.0/1}}]}]}\n";
+    for pending in ["status: {phase: Pending}\n", "", "status: {phase: Succeeded}\n"] {
+        assert_eq!(pairs_of(&waiting(pending, "", policy)).len(), 2, "{pending}");
+    }
+}
+
+#[test]
+fn a_pod_that_has_its_node_and_no_address_gets_one_of_the_nodes_ranges() {
+    let policy = "apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: c}\n\
+                  spec: {tier: Admin, priority: 1, subject: {namespaces: {}}, \
+                  egress: [{action: Deny, to: [{networks: [10.0.0.0/8]}]}]}\n";
+    for pending in ["status: {phase: Pending}\n", ""] {
+        let loaded = waiting(pending, "nodeName: n1, ", policy);
+        assert_eq!(pairs_of(&loaded), [], "{pending}");
+        let cluster = as_if_running(&loaded.cluster, &loaded.policies, HostNetwork::AsNodes);
+        let addresses = &cluster.pods[&key("db")].addresses;
+        assert!(addresses.iter().all(|one| one.to_string().starts_with("10.20.0.")), "{addresses:?}");
+        assert!(!addresses.is_empty() && *addresses != cluster.pods[&key("web")].addresses);
+    }
+}

@@ -56,7 +56,7 @@ pub(super) fn areas(prefixes: &Prefixes) -> Vec<Area> {
     areas
 }
 
-/// Addresses of a family that no block narrower than everything contains.
+/// Addresses of a family: those in no block that is narrower than everything, then those that the fewest blocks hold.
 #[derive(Debug)]
 pub(super) struct Free {
     pub(super) ipv4: bool,
@@ -65,16 +65,29 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// Everything outside these prefixes.
-    pub(super) fn new(prefixes: &Prefixes, ipv4: bool) -> Self {
-        let is_root = |area: &Area| area.ipv4 == ipv4 && prefixes.list[area.class as usize].prefix_len() == 0;
-        let mut left: Vec<Range> =
-            areas(prefixes).into_iter().filter(is_root).flat_map(|area| area.ranges).collect();
+    /// Every address of the family. `held` says how many blocks hold one.
+    pub(super) fn new(prefixes: &Prefixes, ipv4: bool, held: impl Fn(IpAddr) -> usize) -> Self {
+        let mut areas: Vec<Area> = areas(prefixes).into_iter().filter(|area| area.ipv4 == ipv4).collect();
+        let is_root = |area: &Area| prefixes.list[area.class as usize].prefix_len() == 0;
+        areas.sort_by_cached_key(|area| (!is_root(area), held(area.first()), area.first()));
+        let mut left: Vec<Range> = areas.into_iter().flat_map(|area| area.ranges).collect();
         left.reverse();
         Self { ipv4, left }
     }
 
-    /// One of them, taken or not: all are in the same blocks.
+    /// Those of them within a range for pods: the first is the network's, the second a router's by custom, and the last of
+    /// an IPv4 range is its broadcast address.
+    pub(super) fn within(&self, net: IpNet) -> Self {
+        let first = bits(net.network()).saturating_add(2);
+        let end = bits(net.broadcast()).saturating_sub(u128::from(self.ipv4));
+        let part = |(start, last): &Range| {
+            let (start, last) = ((*start).max(first), (*last).min(end));
+            (start <= last).then_some((start, last))
+        };
+        Self { ipv4: self.ipv4, left: self.left.iter().filter_map(part).collect() }
+    }
+
+    /// The next of them, taken or not: none is in fewer blocks.
     pub(super) fn any(&self) -> Option<IpAddr> {
         self.left.last().map(|(start, _)| address(*start, self.ipv4))
     }

@@ -1,13 +1,15 @@
 //! The cluster as a list of workloads wants it: each with a running pod at an address that says nothing.
 //!
 //! Invariant: pods that run at known addresses, or in their node's range for pods, stay as they are. An address that is
-//! chosen here is nobody's and, where the policies leave any such address, in no block narrower than everything: a
-//! block then never matches a pod by accident. One that the input chose so already stays, so that single questions
+//! chosen here is nobody's, in the ranges of the pod's node where those are known, and else, where the policies leave any
+//! such address, in no block narrower than everything: a block then never matches a pod by accident. One that the input chose so already stays, so that single questions
 //! have the same answers. Where a block around everything excepts the cluster's own networks, as the input has chosen
 //! them, a pod keeps its address in those: what is open to the world alone is not open to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use super::external::Free;
 use super::workloads::{WorkloadKey, workload_key, workload_of};
@@ -102,8 +104,9 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
     let blocks: Vec<&AddressBlock> = policies.list.iter().flat_map(Policy::blocks).collect();
     let prefixes = Prefixes::new(blocks.iter().copied());
     let matched = |address: IpAddr| blocks.iter().filter(|block| block.contains(address)).count();
-    let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4));
+    let mut free = [true, false].map(|ipv4| Free::new(&prefixes, ipv4, matched));
     let nodes = &running.nodes;
+    let mut of_ranges: BTreeMap<IpNet, Free> = BTreeMap::new();
     for pod in running.pods.values_mut() {
         let of_node =
             pod.node.as_ref().and_then(|name| nodes.get(name)).map_or(&[][..], |node| &node.pod_cidrs);
@@ -123,6 +126,20 @@ pub fn as_if_running(cluster: &Cluster, policies: &Policies, host_network: HostN
         let known = !pod.terminal && !pod.addresses.is_empty();
         if !known || pod.synthetic_addresses {
             let before = if known { pod.addresses.clone() } else { Vec::new() };
+            // A pod that has its node gets an address of that node's ranges, whichever.
+            let ranges = if known || pod.terminal { &[][..] } else { of_node };
+            let in_ranges: Vec<IpAddr> = ranges
+                .iter()
+                .filter_map(|range| {
+                    let all = &free[usize::from(range.addr().is_ipv6())];
+                    of_ranges.entry(*range).or_insert_with(|| all.within(*range)).next(&mut taken)
+                })
+                .collect();
+            if !in_ranges.is_empty() {
+                pod.addresses = in_ranges;
+                pod.synthetic_addresses = true;
+                continue;
+            }
             pod.addresses = free
                 .iter_mut()
                 .filter_map(|free| {
