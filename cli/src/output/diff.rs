@@ -25,7 +25,7 @@ pub(crate) fn summary(diff: &ConnectionsDiff) -> String {
         .collect();
     let differ = if diff.list.len() == 1 { "differs" } else { "differ" };
     match parts.as_slice() {
-        [] => "no connection changed\n".to_owned(),
+        [] => "no connection of TCP, UDP or SCTP changed\n".to_owned(),
         _ => format!("{} {differ}: {}\n", counted(diff.list.len(), "pair"), parts.join(", ")),
     }
 }

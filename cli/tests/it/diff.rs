@@ -46,7 +46,7 @@ fn the_exit_code_is_what_a_gate_asks_for() {
     assert_eq!(change(&only_closes).code, Some(0), "nothing of that namespace changed");
     let same =
         netlab(["policy", "diff", "examples/edit/new", "examples/edit/new", "-f", "examples/edit/pods.yaml"]);
-    assert_eq!((same.code, same.stdout.as_str()), (Some(0), "no connection changed\n"));
+    assert_eq!((same.code, same.stdout.as_str()), (Some(0), "no connection of TCP, UDP or SCTP changed\n"));
     // Without any policy everything opens and nothing closes.
     let opened = |fail_on: &str| {
         let pods = "examples/edit/pods.yaml";

@@ -151,3 +151,22 @@ fn only_packets_of_a_tie_are_undefined() {
     assert_eq!(list(&["--from", "c", "--to", "b"]), Some(0));
     assert_eq!(list(&["--from", "203.0.113.7"]), Some(0));
 }
+
+#[test]
+fn a_difference_between_undefined_and_undefined_is_not_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("set.yaml");
+    std::fs::write(&file, POLICIES).expect("a file");
+    let path = file.to_str().expect("UTF-8");
+    let run = crate::run::netlab(["policy", "diff", path, path]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(3), "no connection of TCP, UDP or SCTP changed\n"));
+    for side in ["before", "after"] {
+        let words = format!(
+            "{side}: AdminNetworkPolicy opens and ClusterNetworkPolicy closes of one priority decide"
+        );
+        assert!(run.stderr.contains(&words), "{}", run.stderr);
+    }
+    let data = crate::run::netlab(["policy", "diff", path, path, "-o", "json"]);
+    let data: serde_json::Value = serde_json::from_str(&data.stdout).expect("JSON");
+    assert_eq!((&data["complete"], data["notExamined"].as_array().map(Vec::len)), (&false.into(), Some(2)));
+}

@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use netlab_core::diagnostic::code;
 use netlab_core::envelope::Envelope;
 use netlab_core::policy::connections::diff::{ConnectionsDiff, State, diff};
-use netlab_core::policy::connections::{Focus, HostNetwork, as_if_running, leave_out_finished, open_blocks};
+use netlab_core::policy::connections::{
+    Focus, HostNetwork, as_if_running, connections, leave_out_finished, open_blocks,
+};
+use netlab_core::policy::provenance::PolicyRef;
 use netlab_core::policy::{Compiled, Scope};
 use serde::Serialize;
 
@@ -67,9 +71,16 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
             terminal.remark(note);
         }
     }
-    let mut not_examined = old.not_examined;
-    not_examined.extend(new.not_examined);
+    let mut not_examined = Vec::new();
+    for (name, input, compiled) in [("before", &old, &old_compiled), ("after", &new, &new_compiled)] {
+        not_examined.extend(input.not_examined.iter().cloned());
+        not_examined.extend(undefined(name, input, compiled, &focus));
+    }
     not_examined.dedup();
+    if !is_data {
+        let left_open = not_examined.iter().filter(|what| what.contains(LEFT_OPEN));
+        left_open.for_each(|what| terminal.remark(what));
+    }
     let incomplete = !not_examined.is_empty();
     let failed = match args.fail_on {
         FailOn::Added => answer.gains(),
@@ -92,6 +103,24 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         (false, true) => Exit::CannotTell,
         (false, false) => Exit::Yes,
     })
+}
+
+/// What the API does not settle: such a pair is listed as netlab's tables have it, on both sides alike.
+const LEFT_OPEN: &str = "of one priority decide, and the API leaves their order open";
+
+/// Where the verdict of a listed pair is undefined, a line for each tie.
+fn undefined(name: &str, input: &Input, compiled: &Compiled, focus: &Focus) -> Vec<String> {
+    // The list is made once more, and only where there may be a tie.
+    if !input.loaded.diagnostics.iter().any(|finding| finding.code == code::TIED_POLICIES) {
+        return Vec::new();
+    }
+    let ties = connections(&input.loaded.cluster, &compiled.rulesets, focus).ties;
+    let words = |tie: &Vec<PolicyRef>| {
+        let names: Vec<String> =
+            tie.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect();
+        format!("{name}: {} {LEFT_OPEN}", names.join(" and "))
+    };
+    ties.iter().map(words).collect()
 }
 
 /// One side, with what both have.
