@@ -30,7 +30,7 @@ pub struct Service {
     pub external_ips: Vec<IpAddr>,
     /// `status.loadBalancer.ingress[].ip`, but for those that nodes do not see (`ipMode: Proxy`).
     pub load_balancer_ips: Vec<IpAddr>,
-    /// `spec.loadBalancerSourceRanges`; empty when all may come.
+    /// `spec.loadBalancerSourceRanges`, as written; see [`Service::source_ranges_of`].
     pub source_ranges: Vec<IpNet>,
     /// `spec.internalTrafficPolicy` is Local.
     pub internal_local: bool,
@@ -148,6 +148,17 @@ pub enum AddressType {
     Ipv6,
     /// Names; no proxy uses them.
     Fqdn,
+}
+
+impl Service {
+    /// Who may come to a balancer's address in a family; empty for all. A proxy takes the ranges of its own family, and
+    /// one of all its addresses is the same as none (`pkg/proxy/serviceport.go`, `IsZeroCIDR`).
+    #[must_use]
+    pub fn source_ranges_of(&self, family: AddressType) -> Vec<IpNet> {
+        let own = self.source_ranges.iter().filter(|range| AddressType::of(range.addr()) == family);
+        let ranges: Vec<IpNet> = own.copied().collect();
+        if ranges.iter().any(|range| range.prefix_len() == 0) { Vec::new() } else { ranges }
+    }
 }
 
 impl AddressType {

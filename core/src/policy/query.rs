@@ -11,6 +11,7 @@ use super::frame::Tuple;
 use super::frontends::{Site, translation};
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::port::Protocol;
+use crate::model::service::AddressType;
 
 /// One end of a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -323,7 +324,8 @@ pub(super) fn outside_of_ranges(
         service.load_balancer_ips.contains(&address)
             && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
     })?;
-    let ranges = || service.source_ranges.iter().filter(|range| range.addr().is_ipv4() == address.is_ipv4());
+    let of_family = service.source_ranges_of(AddressType::of(address));
+    let ranges = || of_family.iter();
     ranges().next()?;
     let words = ranges().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let admits = format!("svc/{key} admits only {words} at {address} (loadBalancerSourceRanges)");

@@ -131,15 +131,20 @@ impl RouteKind {
     }
 }
 
-/// What decides which sets are wanted.
-pub(super) fn traffic_policy(service: &Service, node_port: Option<u16>) -> TrafficPolicy {
+/// What decides which sets are wanted. A proxy keeps the external addresses of its own family alone
+/// (`pkg/proxy/serviceport.go` `newBaseServiceInfo`).
+pub(super) fn traffic_policy(
+    service: &Service,
+    node_port: Option<u16>,
+    family: AddressType,
+) -> TrafficPolicy {
+    let any = |addresses: &[std::net::IpAddr]| addresses.iter().any(|ip| AddressType::of(*ip) == family);
     TrafficPolicy {
         internal_local: service.internal_local,
+        // This asks for the type, and whether there are external IPs of any family (`ExternalPolicyLocal`).
         external_local: service.external_local
             && (service.service_type > ServiceType::ClusterIp || !service.external_ips.is_empty()),
-        external: node_port.is_some()
-            || !service.load_balancer_ips.is_empty()
-            || !service.external_ips.is_empty(),
+        external: node_port.is_some() || any(&service.load_balancer_ips) || any(&service.external_ips),
     }
 }
 
@@ -190,7 +195,7 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
                         words(&disputed).join(", ")
                     ));
                 }
-                let policy = traffic_policy(service, port.node_port);
+                let policy = traffic_policy(service, port.node_port, family);
                 let selection = select(policy, &backends, &topology);
                 ports.push(PortEndpoints {
                     service: key.to_string(),
@@ -308,9 +313,7 @@ fn routes(
     policy: TrafficPolicy,
     selection: &Selection,
 ) -> Vec<Route> {
-    // Of the family's alone: without one of those everybody may come.
-    let of_family = service.source_ranges.iter().filter(|range| AddressType::of(range.addr()) == family);
-    let ranges: Vec<String> = of_family.map(ToString::to_string).collect();
+    let ranges: Vec<String> = service.source_ranges_of(family).iter().map(ToString::to_string).collect();
     let ranges = Some(ranges).filter(|ranges| !ranges.is_empty());
     let route = |to: RouteKind, address: String, outcome: Outcome<'_>, keeps_client_address: bool| {
         let (outcome, endpoints) = match outcome {

@@ -10,7 +10,7 @@ use super::endpoints::{not_proxied, topology, traffic_policy};
 use super::select::{NodeTopology, Outcome, Selection, TrafficPolicy, select};
 use super::slices::{self, ByService, ENDPOINTS_PER_SLICE, Slices};
 use super::{RouteKind, ServicePortName, backends};
-use crate::model::cluster::{Cluster, ObjectKey};
+use crate::model::cluster::{Cluster, Node, ObjectKey};
 use crate::model::service::{AddressType, Service, ServicePort};
 use ipnet::IpNet;
 
@@ -29,6 +29,8 @@ pub struct ExpectedPort {
     pub on_node: Vec<SocketAddr>,
     /// Those of them that listen at an address of the node itself, as pods with its network do.
     pub on_host: Vec<SocketAddr>,
+    /// The node's own addresses of the family, as far as the input gives them.
+    pub addresses: Vec<IpAddr>,
     /// Endpoints that answer wherever they are, ready or not: connections to others lead nowhere.
     pub answering: Vec<SocketAddr>,
     /// Addresses by which it is asked.
@@ -101,12 +103,33 @@ impl ExpectedPort {
     pub const fn has_endpoints(&self) -> bool {
         !self.cluster.is_empty() || !self.local.is_empty()
     }
+
+    /// Addresses of balancers, which a proxy also admits as sources where a source range has the node's address: the
+    /// node's own packets may come from there (`allowFromNode` in both proxies). `None` where nobody can say: the
+    /// node's address is not known, or it has some within the ranges and some outside of them.
+    #[must_use]
+    pub fn admits_balancers(&self) -> Option<bool> {
+        let within = |ip: &IpAddr| self.source_ranges.iter().any(|range| range.contains(ip));
+        let count = self.addresses.iter().filter(|ip| within(ip)).count();
+        match count {
+            _ if self.addresses.is_empty() => None,
+            0 => Some(false),
+            count if count == self.addresses.len() => Some(true),
+            _ => None,
+        }
+    }
+
+    /// The addresses of balancers.
+    pub fn balancers(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let balanced = self.frontends.iter().filter(|frontend| frontend.kind == RouteKind::LoadBalancer);
+        balanced.filter_map(|frontend| frontend.key.address)
+    }
 }
 
 /// What a node's proxy should have in one family, by service port.
 #[must_use]
 pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<ExpectedPort> {
-    let (topology, own) = (topology(cluster, node), addresses(cluster, node));
+    let (topology, own) = (topology(cluster, node), cluster.nodes.get(node));
     let slices = ByService::new(cluster);
     let proxied = cluster.services.iter().filter(|(_, service)| not_proxied(service).is_none());
     let mut ports: Vec<ExpectedPort> = proxied
@@ -123,7 +146,7 @@ pub fn expected(cluster: &Cluster, node: &str, family: AddressType) -> Vec<Expec
 #[must_use]
 pub fn expected_of(cluster: &Cluster, key: &ObjectKey, node: &str, family: AddressType) -> Vec<ExpectedPort> {
     let proxied = cluster.services.get(key).filter(|service| not_proxied(service).is_none());
-    let (topology, own) = (topology(cluster, node), addresses(cluster, node));
+    let (topology, own) = (topology(cluster, node), cluster.nodes.get(node));
     let of = |service| {
         let slices = || slices::of(cluster, key, service, ENDPOINTS_PER_SLICE);
         of_service(slices, key, service, (&topology, own), family)
@@ -131,25 +154,24 @@ pub fn expected_of(cluster: &Cluster, key: &ObjectKey, node: &str, family: Addre
     proxied.map(of).unwrap_or_default()
 }
 
-/// The node's own addresses.
-fn addresses<'a>(cluster: &'a Cluster, node: &str) -> &'a [IpAddr] {
-    cluster.nodes.get(node).map_or(&[], |node| &node.addresses)
-}
-
 fn of_service<'a>(
     slices: impl FnOnce() -> Slices<'a>,
     key: &ObjectKey,
     service: &Service,
-    (node, own): (&NodeTopology, &[IpAddr]),
+    (node, own): (&NodeTopology, Option<&Node>),
     family: AddressType,
 ) -> Vec<ExpectedPort> {
     let Some(cluster_ip) = service.cluster_ips.iter().find(|ip| AddressType::of(**ip) == family) else {
         return Vec::new();
     };
     let slices = slices().for_proxy();
+    let listens = own.map_or(&[][..], |node| &node.addresses);
+    // Addresses that were chosen for a node without any say nothing about its proxy's rules.
+    let known = own.filter(|node| !node.synthetic_addresses).map_or(&[][..], |node| &node.addresses);
+    let known: Vec<IpAddr> = known.iter().filter(|ip| AddressType::of(**ip) == family).copied().collect();
     let port = |port: &ServicePort| {
         let (backends, _) = backends(&slices, port, family);
-        let policy = traffic_policy(service, port.node_port);
+        let policy = traffic_policy(service, port.node_port, family);
         let selection = select(policy, &backends, node);
         let here = |address: &&SocketAddr| {
             backends.iter().any(|one| one.address == **address && one.node.as_deref() == Some(&*node.name))
@@ -157,7 +179,8 @@ fn of_service<'a>(
         ExpectedPort {
             name: ServicePortName::new(key, port),
             family,
-            on_host: selection.reachable.iter().filter(|to| own.contains(&to.ip())).copied().collect(),
+            on_host: selection.reachable.iter().filter(|to| listens.contains(&to.ip())).copied().collect(),
+            addresses: known.clone(),
             on_node: selection.reachable.iter().filter(here).copied().collect(),
             answering: backends
                 .iter()
@@ -169,13 +192,7 @@ fn of_service<'a>(
             local: selection.local,
             policy,
             affinity: service.affinity,
-            // A proxy takes those of its own family; without one of them everybody may come.
-            source_ranges: service
-                .source_ranges
-                .iter()
-                .filter(|range| AddressType::of(range.addr()) == family)
-                .copied()
-                .collect(),
+            source_ranges: service.source_ranges_of(family),
         }
     };
     service.ports.iter().map(port).collect()

@@ -3,8 +3,6 @@
 //! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
 //! Services share was found; the symptom is that of the worst of its addresses.
 
-use std::net::SocketAddr;
-
 use serde::Serialize;
 
 use super::expected::{Action, ExpectedFrontend, ExpectedPort};
@@ -207,12 +205,8 @@ impl Rules {
     }
 
     /// The walk of packets to one address: of who asks for it usually, and to a cluster IP of the node itself, too.
-    pub(super) fn follow(
-        &self,
-        frontend: &ExpectedFrontend,
-        on_host: &[SocketAddr],
-    ) -> Vec<(Client, Followed)> {
-        let key = frontend.key;
+    pub(super) fn follow(&self, frontend: &ExpectedFrontend, port: &ExpectedPort) -> Vec<(Client, Followed)> {
+        let (key, on_host) = (frontend.key, &port.on_host);
         match (self, frontend.kind) {
             (Self::Iptables(dump), RouteKind::ClusterIp) => {
                 let (pods, node) = iptables::follow_inside(dump, key, on_host);
@@ -226,7 +220,7 @@ impl Rules {
                     RouteKind::ClusterIp => &[Client::Pod, Client::Node],
                     _ => &[Client::Outside],
                 };
-                let of = |client: &Client| (*client, nftables::follow(dump, key, *client, on_host));
+                let of = |client: &Client| (*client, nftables::follow(dump, key, *client, port));
                 clients.iter().map(of).collect()
             }
             (Self::Cilium(dump), RouteKind::ClusterIp) => {
@@ -307,7 +301,7 @@ fn trace_port(
     let mut hops = Vec::new();
     let mut unread = Vec::new();
     let mut strange = Vec::new();
-    let ways = |frontend| rules.follow(frontend, &port.on_host).into_iter().map(move |way| (frontend, way));
+    let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
     for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
         let answering = port.endpoints(frontend.action);
         let sees = followed.shares.symptom(answering);

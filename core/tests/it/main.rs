@@ -35,6 +35,7 @@ mod service_endpoints;
 mod service_iptables;
 mod service_nftables;
 mod service_peers;
+mod service_proxy_flags;
 mod service_select;
 mod service_strangers;
 mod service_taxonomy;

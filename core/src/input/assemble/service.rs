@@ -219,15 +219,12 @@ fn load_balancer_ips(wire: &wire::Service) -> Result<Vec<IpAddr>, Bad> {
     addresses("status.loadBalancer.ingress", seen.filter_map(|ingress| ingress.ip.as_ref()))
 }
 
-/// A range of all addresses is the same as no range at all (`pkg/proxy/serviceport.go`).
+/// As they are written: what a range of all addresses means is each family's own.
 fn source_ranges(spec: &wire::ServiceSpec) -> Result<Vec<IpNet>, Bad> {
     let mut ranges: Vec<IpNet> = Vec::new();
     for (index, written) in spec.load_balancer_source_ranges.iter().flatten().enumerate() {
         let path = format!("spec.loadBalancerSourceRanges[{index}]");
         ranges.push(written.trim().parse().map_err(|_| bad(format!("`{written}` is no CIDR"), path))?);
-    }
-    if ranges.iter().any(|range| range.prefix_len() == 0) {
-        ranges.clear();
     }
     Ok(ranges)
 }

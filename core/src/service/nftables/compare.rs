@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::dump::{Act, Dump, Verdict, key};
+use super::dump::{Act, Dump, Rule, Verdict, key};
 use super::emit::is_of;
-use super::follow::{contains, end, in_chain, in_map, map_of, map_of_ends};
+use super::follow::{NODE_PORT_IPS, contains, end, in_chain, in_map, map_of, map_of_ends, takes_node_ports};
 use super::{chain, foreign, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
@@ -23,6 +23,7 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
         of_frontend(dump, port, frontend, &mut faults);
     }
     of_source_ranges(dump, port, &mut faults);
+    of_node_ports(dump, port, &mut faults);
     foreign::faults(&dump.foreign, port, &mut faults);
     way_in::of_outside(dump, port, &mut faults);
     way_in::of_inside(dump, port, &mut faults);
@@ -117,6 +118,34 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
     }
 }
 
+/// The node's addresses that take node ports. Which of several the proxy was told to take is in no dump: one that has
+/// none of them takes no node port there.
+fn of_node_ports(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let has_node_port = port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort);
+    let asks = |rule: &Rule| rule.to_set.as_ref().is_some_and(|(_, set)| set == NODE_PORT_IPS);
+    let mut rules = dump.chains.get("services").into_iter().flatten();
+    if !has_node_port || !rules.any(asks) || takes_node_ports(dump, &port.addresses) {
+        return;
+    }
+    let first = port.addresses.first().map(ToString::to_string);
+    faults.push(Fault {
+        difference: Difference::Missing,
+        kind: Kind::Frontend,
+        object: first.clone().unwrap_or_else(|| NODE_PORT_IPS.to_owned()),
+        place: match &first {
+            Some(address) => in_map(NODE_PORT_IPS, address),
+            None => Place::within(super::TABLE, NODE_PORT_IPS),
+        },
+        endpoint: None,
+        detail: match first {
+            Some(_) => {
+                "no address of the node is in the set, so its node ports are not translated".to_owned()
+            }
+            None => "the set is empty, so node ports are not translated at any address".to_owned(),
+        },
+    });
+}
+
 /// Who may come to a balancer's address: all others are dropped by one rule.
 fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     const OPEN: &str = "everybody may come to the balancer's address";
@@ -145,10 +174,21 @@ fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     let place = in_chain(&chain, index + 1, rule);
     let one = rule.source.iter().filter(|(not, _)| *not).map(|(_, net)| *net);
     let found: Vec<IpNet> = rule.not_from.iter().copied().chain(one).collect();
+    // Of the node's own packets to a balancer's address: see `admits_balancers`.
+    let balancers: Vec<IpNet> = port.balancers().map(IpNet::from).collect();
+    let may_admit = |range: &IpNet| balancers.contains(range) && port.admits_balancers() != Some(false);
+    for balancer in balancers.iter().filter(|balancer| {
+        let is_there = found.iter().any(|range| range.contains(&balancer.addr()));
+        port.admits_balancers() == Some(true) && !is_there
+    }) {
+        let detail = "the node's own packets to it may have this source, and are kept out";
+        fault(Difference::Missing, balancer.to_string(), place.clone(), detail);
+    }
     for range in port.source_ranges.iter().filter(|range| !found.contains(range)) {
         fault(Difference::Missing, range.to_string(), place.clone(), "clients of this range are kept out");
     }
-    for range in found.iter().filter(|range| !port.source_ranges.contains(range)) {
+    let is_extra = |range: &&IpNet| !port.source_ranges.contains(range) && !may_admit(range);
+    for range in found.iter().filter(is_extra) {
         fault(Difference::Extra, range.to_string(), place.clone(), "clients of this range are let in");
     }
 }

@@ -89,6 +89,8 @@ pub struct Rule {
     pub source: Option<(bool, IpNet)>,
     /// Only packets from outside of these nets.
     pub not_from: Vec<IpNet>,
+    /// Only packets that came in by this interface, or by another; `*` ends a prefix.
+    pub interface: Option<(bool, String)>,
     /// Only packets that the node itself sends.
     pub from_node: bool,
     /// Only packets to this net, or to elsewhere.
@@ -119,6 +121,7 @@ impl Rule {
             handle: None,
             source: None,
             not_from: Vec::new(),
+            interface: None,
             from_node: false,
             destination: None,
             to_set: None,
@@ -375,6 +378,10 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
         (_, Some("l4proto")) if !negated => {
             rule.protocol = right.and_then(Value::as_str).and_then(known);
             rule.protocol.is_some()
+        }
+        (_, Some("iifname")) if rule.interface.is_none() => {
+            rule.interface = right.and_then(Value::as_str).map(|name| (negated, name.to_owned()));
+            rule.interface.is_some()
         }
         (_, Some("mark")) => {
             rule.is_odd = true;

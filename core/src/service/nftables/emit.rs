@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
+
 use super::dump::{Act, Rule, Verdict};
 use super::{Layout, chain};
 use crate::model::port::Protocol;
@@ -136,7 +138,12 @@ impl Table {
         }
         if !port.source_ranges.is_empty() {
             let drop = Rule::always(Act::Verdict(Verdict::Drop));
-            let rule = Rule { not_from: port.source_ranges.clone(), ..drop };
+            let mut not_from = port.source_ranges.clone();
+            if port.admits_balancers() == Some(true) {
+                let is_within = |ip: &IpAddr| port.source_ranges.iter().any(|range| range.contains(ip));
+                not_from.extend(port.balancers().filter(|ip| !is_within(ip)).map(IpNet::from));
+            }
+            let rule = Rule { not_from, ..drop };
             self.chain(chain::firewall(name), port, vec![rule]);
         }
         for endpoint in &port.on_node {

@@ -4,12 +4,12 @@
 //! the missing numbers' packets go on untranslated, and those are refused by `cluster-ips-check` while the address is
 //! in `cluster-ips`. A chain that was gone to does not come back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::dump::{Act, Dump, Rule, Verdict, key};
 use super::way_in::pods;
 use super::{Layout, foreign};
-use crate::service::expected::FrontendKey;
+use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
 use crate::service::passage::{Packet, arrive, before_translation};
@@ -24,9 +24,9 @@ pub fn layout(dump: &Dump) -> Option<Layout> {
     dump.chains.keys().any(|name| name.starts_with("endpoint-")).then_some(Layout::Chains)
 }
 
-/// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
+/// Follows packets of a client to an address of a port.
 #[must_use]
-pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAddr]) -> Followed {
+pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort) -> Followed {
     let mut followed = Followed::default();
     let mut left = 1.0;
     let mut is_untracked = false;
@@ -62,7 +62,7 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAdd
     if !before_translation(&mut followed, before, &packet) {
         return followed;
     }
-    let walk = Walk { dump, to, client };
+    let walk = Walk { dump, to, client, addresses: &port.addresses };
     // What meets packets after translation is in chains of the same hook, too.
     let is_after = |name: &str| {
         let rules = dump.chains.get(name).into_iter().flatten();
@@ -100,7 +100,7 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAdd
             let mut packet = Packet {
                 to: Some(endpoint.ip()),
                 port: endpoint.port(),
-                to_node: on_host.contains(&endpoint),
+                to_node: port.on_host.contains(&endpoint),
                 translated: true,
                 // Who is marked depends on the sender, and others may ask for it.
                 mark: None,
@@ -139,6 +139,20 @@ pub(super) fn contains(dump: &Dump, set: &str, element: &str) -> bool {
     dump.sets.get(set).is_some_and(|set| set.contains(element))
 }
 
+/// The set of the node's addresses that take node ports: with anything but all of them (`--nodeport-addresses`), as is
+/// the default (`cmd/kube-proxy/app/server_linux.go`: `primary`).
+pub(super) const NODE_PORT_IPS: &str = "nodeport-ips";
+
+/// Whether any address takes node ports, of the node's own where those are known.
+pub(super) fn takes_node_ports(dump: &Dump, addresses: &[IpAddr]) -> bool {
+    let Some(set) = dump.sets.get(NODE_PORT_IPS) else { return false };
+    if addresses.is_empty() {
+        !set.is_empty()
+    } else {
+        addresses.iter().any(|ip| set.contains(&ip.to_string()))
+    }
+}
+
 pub(super) fn in_map(map: &str, element: &str) -> Place {
     Place { table: super::TABLE.to_owned(), chain: format!("{map} {{ {element} }}"), ..Place::default() }
 }
@@ -157,6 +171,8 @@ struct Walk<'a> {
     dump: &'a Dump,
     to: FrontendKey,
     client: Client,
+    /// Of the node, as far as they are known.
+    addresses: &'a [IpAddr],
 }
 
 /// What a chain leaves of a share, untranslated.
@@ -180,7 +196,10 @@ enum Takes {
 impl Walk<'_> {
     fn takes(&self, rule: &Rule, chain: &str) -> Takes {
         let (address, set) = (self.to.address, &rule.to_set);
-        let in_set = |set: &str| address.is_some_and(|ip| contains(self.dump, set, &ip.to_string()));
+        let in_set = |set: &str| match address {
+            Some(ip) => contains(self.dump, set, &ip.to_string()),
+            None => set == NODE_PORT_IPS && takes_node_ports(self.dump, self.addresses),
+        };
         // Once translated a packet is asked nothing more here; until then it is to the frontend.
         let about = rule.destination.as_ref().is_none_or(|(not, net)| match address {
             Some(address) => net.contains(&address) != *not,
@@ -211,6 +230,14 @@ impl Walk<'_> {
         if !rule.not_from.is_empty() {
             // Clients are within the ranges.
             return if is_firewall(chain) { Takes::No } else { Takes::Unread };
+        }
+        if let Some((not, _)) = &rule.interface {
+            // Who is a pod, where the proxy tells by the interface.
+            return match (self.client == Client::Pod) != *not {
+                _ if !chain.starts_with("external-") || rule.source.is_some() => Takes::Unread,
+                true => Takes::Yes,
+                false => Takes::No,
+            };
         }
         match &rule.source {
             None => Takes::Yes,

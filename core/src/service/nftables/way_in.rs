@@ -6,7 +6,7 @@
 
 use super::chain;
 use super::dump::{Act, Dump, Rule, Verdict};
-use super::follow::in_chain;
+use super::follow::{NODE_PORT_IPS, in_chain};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedPort};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -50,7 +50,7 @@ pub(super) fn of_outside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Faul
     let name = chain::external(&port.name);
     let (cluster, local) = (chain::cluster(&port.name), chain::local(&port.name));
     let any = |is: &dyn Fn(&Rule) -> bool| rules(dump, &name).iter().any(is);
-    let all = |rule: &Rule| rule.source.is_none() && !rule.from_node;
+    let all = |rule: &Rule| !asks_for_pods(rule) && !rule.from_node;
     if port.policy.external_local {
         if !any(&|rule| marks(rule) && rule.from_node) {
             let detail = "the node's own packets to it keep their source, so replies find no way back";
@@ -60,7 +60,7 @@ pub(super) fn of_outside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Faul
             let detail = "the node's own packets reach only endpoints of the node";
             faults.push(missing(Kind::Backend, &cluster, &name, detail));
         }
-        if knows_pods(dump) && !any(&|rule| goes_to(rule, &cluster) && rule.source.is_some()) {
+        if knows_pods(dump) && !any(&|rule| goes_to(rule, &cluster) && asks_for_pods(rule)) {
             let detail = "packets of the node's pods reach only endpoints of the node";
             faults.push(missing(Kind::Backend, &cluster, &name, detail));
         }
@@ -120,9 +120,14 @@ pub(super) fn pods(dump: &Dump) -> Option<ipnet::IpNet> {
     first.filter(|rule| marks(rule)).find_map(net).map(|(_, net)| net)
 }
 
+/// By the source, or by the interface.
+const fn asks_for_pods(rule: &Rule) -> bool {
+    rule.source.is_some() || rule.interface.is_some()
+}
+
 /// Whether this proxy was told who is a pod: some rule then asks for it.
 fn knows_pods(dump: &Dump) -> bool {
-    let asks = |rules: &[Rule]| rules.iter().any(|rule| rule.source.is_some());
+    let asks = |rules: &[Rule]| rules.iter().any(asks_for_pods);
     // By range: there may be many more chains of endpoints.
     asks(rules(dump, "services"))
         || ["external-", "local-", "service-"].iter().any(|start| {
@@ -293,6 +298,7 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
     }
     let is_plain = |rule: &Rule| {
         rule.source.is_none()
+            && rule.interface.is_none()
             && rule.not_from.is_empty()
             && rule.known_client.is_none()
             && !rule.from_node
@@ -323,7 +329,10 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
                 (Act::Verdict(Verdict::Drop), "cluster-ips-check") => {
                     is_plain(rule) && matches!(rule.destination, Some((false, _)))
                 }
-                (Act::Lookup(_), "nodeport-endpoints-check") => is_plain(rule) && rule.to_set.is_none(),
+                (Act::Lookup(_), "nodeport-endpoints-check") => {
+                    let set = rule.to_set.as_ref().map(|(not, set)| (*not, set.as_str()));
+                    is_plain(rule) && matches!(set, None | Some((false, NODE_PORT_IPS)))
+                }
                 _ => false,
             };
             if !is_proxys {
