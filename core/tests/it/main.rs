@@ -33,6 +33,7 @@ mod service_comparison;
 mod service_conntrack;
 mod service_endpoints;
 mod service_iptables;
+mod service_mutants;
 mod service_nftables;
 mod service_peers;
 mod service_proxy_flags;

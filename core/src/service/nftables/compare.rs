@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use super::dump::{Act, Dump, Rule, Verdict, key};
 use super::emit::is_of;
 use super::follow::{NODE_PORT_IPS, contains, end, in_chain, in_map, map_of, map_of_ends, takes_node_ports};
-use super::{chain, foreign, way_in};
+use super::{chain, foreign, masquerade, order, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -27,6 +27,8 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     foreign::faults(&dump.foreign, port, &mut faults);
     way_in::of_outside(dump, port, &mut faults);
     way_in::of_inside(dump, port, &mut faults);
+    masquerade::of_port(dump, port, &mut faults);
+    order::faults(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -351,27 +353,46 @@ fn of_affinity(
     for endpoint in endpoints.iter().filter(|_| port.affinity.is_some()) {
         let (set, own) = (chain::affinity(&port.name, *endpoint), chain::endpoint(&port.name, *endpoint));
         let rules = |chain: &str| dump.chains.get(chain).map_or(&[][..], Vec::as_slice);
-        let asked = rules(name).iter().any(|rule| rule.known_client.as_ref() == Some(&set));
+        let asking = |rule: &&Rule| rule.known_client.as_ref() == Some(&set);
+        let asked = rules(name).iter().enumerate().find(|(_, rule)| asking(rule));
         let kept = rules(&own).iter().any(|rule| rule.act == Act::Remember(set.clone()));
+        let otherwise = rules(&own).iter().enumerate().find_map(|(index, rule)| match &rule.act {
+            Act::Keep(to, how) if *to == set => Some((in_chain(&own, index + 1, rule), *how)),
+            _ => None,
+        });
         let seconds = dump.timeouts.get(&set).copied();
-        if asked && kept && seconds.is_some() && seconds != port.affinity.map(u64::from) {
+        let mut fault = |difference, place: Place, detail: String| {
             faults.push(Fault {
-                difference: Difference::Wrong,
+                difference,
                 kind: Kind::Affinity,
-                object: set,
-                place: Place::within(super::TABLE, &own),
+                object: set.clone(),
+                place,
                 endpoint: Some(endpoint.to_string()),
-                detail: format!("clients should stay for {} s", port.affinity.unwrap_or_default()),
+                detail,
             });
-        } else if !asked || !kept {
-            faults.push(Fault {
-                difference: Difference::Missing,
-                kind: Kind::Affinity,
-                object: set,
-                place: Place::within(super::TABLE, if asked { &own } else { name }),
-                endpoint: Some(endpoint.to_string()),
-                detail: "clients do not stay with it".to_owned(),
-            });
+        };
+        match (asked, kept, otherwise) {
+            (Some(_), false, Some((place, how))) => fault(Difference::Wrong, place, how.to_owned()),
+            (None, _, _) | (_, false, _) => {
+                let place = Place::within(super::TABLE, if asked.is_some() { &own } else { name });
+                fault(Difference::Missing, place, "clients do not stay with it".to_owned());
+            }
+            (Some((index, rule)), true, _) => {
+                if rule.act != Act::Verdict(Verdict::Goto(own.clone())) {
+                    let place = in_chain(name, index + 1, rule);
+                    let detail = format!("clients that were with it are not sent on to {own}");
+                    fault(Difference::Wrong, place, detail);
+                }
+                let wanted = port.affinity.map(u64::from);
+                if seconds.is_none() {
+                    let detail =
+                        "the set forgets no client: clients stay for ever, with endpoints that are gone, too";
+                    fault(Difference::Wrong, Place::within(super::TABLE, &set), detail.to_owned());
+                } else if seconds != wanted {
+                    let detail = format!("clients should stay for {} s", port.affinity.unwrap_or_default());
+                    fault(Difference::Wrong, Place::within(super::TABLE, &own), detail);
+                }
+            }
         }
     }
 }

@@ -61,6 +61,10 @@ pub struct Dump {
     pub others: super::beyond::Others,
     /// Rules of other tables that take packets before the proxy's; none but in a list of the whole ruleset.
     pub foreign: Vec<super::foreign::Rule>,
+    /// The bits that the proxy's rules set in a packet's mark, so that it is masqueraded: those of most rules.
+    pub mark: Option<u64>,
+    /// By what the proxy's rules tell pods: that of most rules.
+    pub pods: Option<Pods>,
     /// True when there are rules of iptables mode, too: known only from a list of the whole ruleset.
     pub has_iptables_mode: bool,
 }
@@ -105,6 +109,14 @@ pub struct Rule {
     pub port: Option<u16>,
     /// Only packets that are no first ones.
     pub not_new: bool,
+    /// Only packets with this mark, or with another.
+    pub mark: Option<MarkTest>,
+    /// Only packets whose addresses and port are in this set.
+    pub flow_in: Option<String>,
+    /// Only packets of connections that were translated.
+    pub translated: bool,
+    /// It has conditions of which is known only that there are some.
+    pub is_other: bool,
     /// It has conditions that no proxy writes on a rule that decides.
     pub is_odd: bool,
     /// Only clients in a set: those that were here before.
@@ -129,11 +141,69 @@ impl Rule {
             protocol: None,
             port: None,
             not_new: false,
+            mark: None,
+            flow_in: None,
+            translated: false,
+            is_other: false,
             is_odd: false,
             known_client: None,
             act,
         }
     }
+}
+
+/// By what a proxy tells pods (`--detect-local-mode`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pods {
+    /// By the network that they are in.
+    Net(IpNet),
+    /// By the interface that their packets come in by.
+    Interface(String),
+}
+
+impl Pods {
+    /// What a rule asks for: whether for who is no pod, and who is one.
+    #[must_use]
+    pub fn of(rule: &Rule) -> Option<(bool, Self)> {
+        match (&rule.source, &rule.interface) {
+            (Some((not, net)), None) if net.prefix_len() < net.max_prefix_len() => {
+                Some((*not, Self::Net(*net)))
+            }
+            (None, Some((not, name))) => Some((*not, Self::Interface(name.clone()))),
+            _ => None,
+        }
+    }
+}
+
+/// What most say; of equals the first.
+fn most<T: Ord>(all: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts = BTreeMap::<T, usize>::new();
+    for one in all {
+        *counts.entry(one).or_default() += 1;
+    }
+    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(one, _)| one)
+}
+
+/// A condition on some bits of a packet's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkTest {
+    /// These bits.
+    pub mask: u64,
+    /// Are this.
+    pub value: u64,
+    /// Or are not.
+    pub negated: bool,
+}
+
+/// What is written to a packet's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    /// These bits are set.
+    Or(u64),
+    /// These bits change.
+    Xor(u64),
+    /// Something else.
+    Other,
 }
 
 /// What a rule does.
@@ -150,11 +220,13 @@ pub enum Act {
     /// A verdict by a named map.
     Lookup(String),
     /// Marks.
-    Mark,
+    Mark(Marking),
     /// Masquerades.
     Masquerade,
     /// Remembers the client in a set.
     Remember(String),
+    /// Keeps something in a set, but not as a proxy keeps clients: how.
+    Keep(String, &'static str),
     /// Something else.
     Unknown,
 }
@@ -255,6 +327,16 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
             _ => {}
         }
     }
+    let rules = || dump.chains.iter().filter(|(name, _)| *name != "masquerading");
+    dump.mark = most(rules().flat_map(|(_, rules)| rules).filter_map(|rule| match rule.act {
+        Act::Mark(Marking::Or(bits)) => Some(bits),
+        _ => None,
+    }));
+    let asks = |name: &str| {
+        name == "services" || ["service-", "local-", "external-"].iter().any(|start| name.starts_with(start))
+    };
+    let asking = rules().filter(|(name, _)| asks(name)).flat_map(|(_, rules)| rules);
+    dump.pods = most(asking.filter_map(Pods::of).map(|(_, pods)| pods));
     Ok(dump)
 }
 
@@ -303,13 +385,21 @@ fn rule(object: &Value) -> Rule {
             // A mark beside a verdict decides nothing more.
             "mangle" => {
                 if rule.act == Act::Unknown {
-                    rule.act = Act::Mark;
+                    rule.act = marking(body).map_or(Act::Unknown, Act::Mark);
                 }
             }
             "masquerade" => rule.act = Act::Masquerade,
             "set" => {
                 let name = body.get("set").and_then(Value::as_str).unwrap_or_default();
-                rule.act = Act::Remember(name.trim_start_matches('@').to_owned());
+                let name = name.trim_start_matches('@').to_owned();
+                let of = body.get("elem").and_then(|elem| elem.get("payload")?.get("field")?.as_str());
+                rule.act = match (body.get("op").and_then(Value::as_str), of) {
+                    (Some("update"), Some("saddr")) => Act::Remember(name),
+                    (_, Some("saddr")) => {
+                        Act::Keep(name, "its time does not start anew with each connection")
+                    }
+                    _ => Act::Keep(name, "what it keeps is not the client's address"),
+                };
             }
             "goto" | "jump" | "drop" | "reject" | "return" | "accept" => {
                 rule.act = Act::Verdict(verdict(statement));
@@ -330,9 +420,20 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
     let right = body.get("right");
     let negated = body.get("op").and_then(Value::as_str) == Some("!=");
     let field = |of: &str, key: &str| Some(left?.get(of)?.get(key)?.as_str()?.to_owned());
-    if left.and_then(|left| left.get("concat")).is_some() || left.and_then(|left| left.get("&")).is_some() {
-        // Membership in the table's own sets, and marks: for masquerading, which decides no verdict.
+    if let Some(fields) = left.and_then(|left| left.get("concat")?.as_array()) {
+        // Membership in the table's own sets: for masquerading, which decides no verdict.
         rule.is_odd = true;
+        let set = right.and_then(Value::as_str).and_then(|set| set.strip_prefix('@'));
+        let names = fields.iter().map(field_name).collect::<Option<Vec<_>>>();
+        let is_flow = names.is_some_and(|names| names == ["saddr", "daddr", "l4proto", "dport"]);
+        rule.flow_in = set.filter(|_| is_flow && !negated).map(str::to_owned);
+        rule.is_other |= rule.flow_in.is_none();
+        return true;
+    }
+    if let Some(masked) = left.and_then(|left| left.get("&")) {
+        rule.is_odd = true;
+        rule.mark = mark_test(masked, right, negated);
+        rule.is_other |= rule.mark.is_none();
         return true;
     }
     let known = |name: &str| Protocol::ALL.into_iter().find(|known| known.lower() == name);
@@ -385,6 +486,7 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
         }
         (_, Some("mark")) => {
             rule.is_odd = true;
+            rule.is_other = true;
             true
         }
         _ if field("ct", "key").as_deref() == Some("state") => {
@@ -393,6 +495,9 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
             true
         }
         _ if field("ct", "key").is_some() => {
+            let is_status = field("ct", "key").as_deref() == Some("status");
+            rule.translated |= is_status && !negated && right.and_then(Value::as_str) == Some("dnat");
+            rule.is_other |= !rule.translated;
             rule.is_odd = true;
             true
         }
@@ -403,6 +508,7 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
                     && right.and_then(Value::as_str) == Some("local")
                     && fib.get("result").and_then(Value::as_str) == Some("type");
                 rule.is_odd |= !is_known;
+                rule.is_other |= !is_known;
                 rule.from_node |= flags.contains("saddr");
                 rule.to_node |= flags.contains("daddr");
                 true
@@ -436,18 +542,42 @@ pub(super) fn translation(body: &Value) -> Option<Act> {
     Some(Act::Translate(SocketAddr::new(address.as_str()?.parse().ok()?, port)))
 }
 
+/// A field of a packet's header, or what is known about it.
+fn field_name(part: &Value) -> Option<&str> {
+    let of = |of: &str, key: &str| part.get(of)?.get(key)?.as_str();
+    of("payload", "field").or_else(|| of("meta", "key"))
+}
+
+fn is_mark(value: &Value) -> bool {
+    value.get("meta").and_then(|meta| meta.get("key")) == Some(&Value::from("mark"))
+}
+
+/// The number in an operation on the mark and a number.
+fn with_mark(operands: &Value) -> Option<u64> {
+    let [mark, number] = operands.as_array()?.as_slice() else { return None };
+    number.as_u64().filter(|_| is_mark(mark))
+}
+
+fn mark_test(masked: &Value, right: Option<&Value>, negated: bool) -> Option<MarkTest> {
+    Some(MarkTest { mask: with_mark(masked)?, value: right?.as_u64()?, negated })
+}
+
+/// What is written to the mark; `None` when something else is written to.
+fn marking(body: &Value) -> Option<Marking> {
+    is_mark(body.get("key")?).then_some(())?;
+    let value = body.get("value")?;
+    let with = |operator: &str| value.get(operator).and_then(with_mark);
+    let of = with("|").map(Marking::Or).or_else(|| with("^").map(Marking::Xor));
+    Some(of.unwrap_or(Marking::Other))
+}
+
 fn choice(body: &Value) -> Option<Act> {
     if let Some(name) = body.get("data")?.as_str() {
         // What is looked up: another field of the packet finds another element, or none.
         let key = body.get("key")?.get("concat")?.as_array()?;
-        let field = |part: &Value| {
-            let of = |of: &str, key: &str| Some(part.get(of)?.get(key)?.as_str()?.to_owned());
-            of("payload", "field").or_else(|| of("meta", "key"))
-        };
-        let fields: Option<Vec<String>> = key.iter().map(field).collect();
-        let fields = fields?;
+        let fields = key.iter().map(field_name).collect::<Option<Vec<&str>>>()?;
         let ports = ["l4proto", "dport"];
-        let named = fields.strip_prefix(&["daddr".to_owned()]).unwrap_or(&fields);
+        let named = fields.strip_prefix(&["daddr"]).unwrap_or(&fields);
         if named != ports || (named.len() == fields.len()) != name.ends_with("nodeports") {
             return None;
         }

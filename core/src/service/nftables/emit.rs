@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::dump::{Act, Rule, Verdict};
+use super::dump::{Act, Marking, Rule, Verdict};
 use super::{Layout, chain};
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
@@ -117,6 +117,7 @@ impl Table {
                 self.chain(chain, port, rules);
             }
         }
+        let mark = Act::Mark(Marking::Or(u64::from(options.mark)));
         let is_external = port.frontends.iter().any(|frontend| frontend.kind != RouteKind::ClusterIp);
         let to = |chain: String| Rule::always(Act::Verdict(Verdict::Goto(chain)));
         if is_external && port.has_endpoints() {
@@ -125,13 +126,13 @@ impl Table {
                 if let Some(pods) = options.pod_cidr {
                     rules.push(Rule { source: Some((false, pods)), ..to(chain::cluster(name)) });
                 }
-                rules.push(Rule { from_node: true, ..Rule::always(Act::Mark) });
+                rules.push(Rule { from_node: true, ..Rule::always(mark.clone()) });
                 rules.push(Rule { from_node: true, ..to(chain::cluster(name)) });
                 if !port.local.is_empty() {
                     rules.push(to(chain::local(name)));
                 }
             } else {
-                rules.push(Rule::always(Act::Mark));
+                rules.push(Rule::always(mark));
                 rules.push(to(chain::cluster(name)));
             }
             self.chain(chain::external(name), port, rules);
@@ -215,10 +216,10 @@ fn rule_text(rule: &Rule, ip: &str, protocol: Protocol, mark: u32) -> String {
         }
         Act::Translate(to) => format!("meta l4proto {protocol} dnat to {to}"),
         Act::Lookup(map) => format!("vmap @{map}"),
-        Act::Mark => format!("mark set mark or {mark:#x}"),
+        Act::Mark(_) => format!("mark set mark or {mark:#x}"),
         Act::Masquerade => "masquerade".to_owned(),
         Act::Remember(set) => format!("update @{set} {{ {ip} saddr }}"),
-        Act::Unknown => String::new(),
+        Act::Keep(..) | Act::Unknown => String::new(),
     });
     words.join(" ")
 }

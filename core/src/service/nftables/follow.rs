@@ -214,7 +214,7 @@ impl Walk<'_> {
             return Takes::No;
         }
         let decides_nothing = match &rule.act {
-            Act::Mark | Act::Remember(_) => true,
+            Act::Mark(_) | Act::Remember(_) | Act::Keep(..) => true,
             Act::Verdict(Verdict::Jump(to)) => to == "mark-for-masquerade",
             _ => false,
         };
@@ -347,7 +347,7 @@ impl Walk<'_> {
                         return out;
                     }
                 }
-                Act::Mark | Act::Masquerade | Act::Remember(_) | Act::Unknown => {}
+                Act::Mark(_) | Act::Masquerade | Act::Remember(_) | Act::Keep(..) | Act::Unknown => {}
             }
         }
         out

@@ -1,15 +1,14 @@
 //! The table of nftables mode as it should be, as `nft -j list table ip kube-proxy` would print it.
 //!
 //! Invariant: it says the same as what [`super::emit()`] writes, so that a prediction, and tests without a kernel, can be
-//! read as a dump is. Handles are counted up and are not the kernel's. Leaves out what is not read: the conditions of
-//! marks and of masquerading are there in shape only.
+//! read as a dump is. Handles are counted up and are not the kernel's.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::Layout;
-use super::dump::{Act, Rule, Verdict};
+use super::dump::{Act, Marking, Rule, Verdict};
 use super::emit::{Chain, TABLE, Table};
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
@@ -124,7 +123,12 @@ impl Listing {
         let lookup =
             |key: &[Value], map: &str| json!({"vmap": {"key": {"concat": key}, "data": format!("@{map}")}});
         let here = json!({"match": {"op": "==", "left": {"fib": {"result": "type", "flags": ["daddr"]}}, "right": "local"}});
-        let mark = json!({"mangle": {"key": {"meta": {"key": "mark"}}, "value": options.mark}});
+        let bits = options.mark;
+        let of_mark = json!({"meta": {"key": "mark"}});
+        let with_mark =
+            |operator: &str| json!({"mangle": {"key": of_mark, "value": {operator: [of_mark, bits]}}});
+        let mark = with_mark("|");
+        let is_marked = json!({"match": {"op": "!=", "left": {"&": [of_mark, bits]}, "right": 0}});
         let of_service = json!({"match": {"op": "==", "left": destination, "right": "@cluster-ips"}});
         self.chain("services", None);
         if let Some(pods) = options.pod_cidr {
@@ -141,13 +145,20 @@ impl Listing {
             ("firewall-check", vec![lookup(&whole, "firewall-ips")]),
             ("cluster-ips-check", vec![of_service, json!({"reject": null})]),
             ("reject-chain", vec![json!({"reject": null})]),
-            ("masquerading", vec![mark, json!({"masquerade": null})]),
+            (
+                "masquerading",
+                vec![is_marked, with_mark("^"), json!({"masquerade": {"flags": "fully-random"}})],
+            ),
         ] {
             self.chain(name, None);
             self.rule(name, &expression);
         }
         let translated = json!({"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}});
-        self.rule("masquerading", &[translated, json!({"masquerade": null})]);
+        let source = json!({"payload": {"protocol": ip, "field": "saddr"}});
+        let flow = [&[source, destination][..], &port].concat();
+        let flow = json!({"concat": flow});
+        let hairpin = json!({"match": {"op": "==", "left": flow, "right": "@hairpin-connections"}});
+        self.rule("masquerading", &[translated, hairpin, json!({"masquerade": null})]);
     }
 }
 
@@ -216,12 +227,15 @@ fn expression(rule: &Rule, ip: &str, protocol: Protocol) -> Vec<Value> {
             statements.push(json!({"dnat": {"addr": to.ip().to_string(), "port": to.port()}}));
         }
         Act::Lookup(map) => statements.push(json!({"vmap": {"data": format!("@{map}")}})),
-        Act::Mark => statements.push(json!({"mangle": {"key": {"meta": {"key": "mark"}}, "value": 0}})),
+        Act::Mark(Marking::Or(bits)) => {
+            let mark = json!({"meta": {"key": "mark"}});
+            statements.push(json!({"mangle": {"key": mark, "value": {"|": [mark, bits]}}}));
+        }
         Act::Masquerade => statements.push(json!({"masquerade": null})),
         Act::Remember(set) => {
             statements.push(json!({"set": {"op": "update", "elem": source, "set": format!("@{set}")}}));
         }
-        Act::Unknown => {}
+        Act::Mark(_) | Act::Keep(..) | Act::Unknown => {}
     }
     statements
 }

@@ -7,6 +7,8 @@ mod emit;
 mod follow;
 pub mod foreign;
 mod listing;
+mod masquerade;
+mod order;
 mod way_in;
 
 use serde::{Deserialize, Serialize};

@@ -1,32 +1,22 @@
 //! Comparing what leads into the chains of a service port: from outside, and whose packets are masqueraded on the way.
 //!
 //! Invariant: rules that depend on who is a pod are asked for only where the proxy knows that, which the dump shows. Both
-//! ways of marking are known: in place (1.36 and later), or by a jump to a chain (before). Source:
+//! ways of marking are known: see [`masquerade`]. Source:
 //! `pkg/proxy/nftables/proxier.go` `syncProxyRules`.
 
 use super::chain;
-use super::dump::{Act, Dump, Rule, Verdict};
+use super::dump::{Act, Dump, Pods, Rule, Verdict};
 use super::follow::{NODE_PORT_IPS, in_chain};
+use super::masquerade::{self, MARKS, is_bare, marks};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedPort};
 use crate::service::fault::{Difference, Fault, Kind, Place};
-
-/// The chain that marks, before 1.36.
-const MARKS: &str = "mark-for-masquerade";
-
-fn marks(rule: &Rule) -> bool {
-    match &rule.act {
-        Act::Mark => true,
-        Act::Verdict(Verdict::Jump(to)) => to == MARKS,
-        _ => false,
-    }
-}
 
 fn goes_to(rule: &Rule, chain: &str) -> bool {
     matches!(&rule.act, Act::Verdict(Verdict::Goto(to) | Verdict::Jump(to)) if to == chain)
 }
 
-fn missing(kind: Kind, object: &str, chain: &str, detail: &str) -> Fault {
+pub(super) fn missing(kind: Kind, object: &str, chain: &str, detail: &str) -> Fault {
     Fault {
         difference: Difference::Missing,
         kind,
@@ -37,7 +27,8 @@ fn missing(kind: Kind, object: &str, chain: &str, detail: &str) -> Fault {
     }
 }
 
-fn rules<'a>(dump: &'a Dump, chain: &str) -> &'a [Rule] {
+/// The rules of a chain.
+pub(super) fn rules<'a>(dump: &'a Dump, chain: &str) -> &'a [Rule] {
     dump.chains.get(chain).map_or(&[], Vec::as_slice)
 }
 
@@ -50,13 +41,14 @@ pub(super) fn of_outside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Faul
     let name = chain::external(&port.name);
     let (cluster, local) = (chain::cluster(&port.name), chain::local(&port.name));
     let any = |is: &dyn Fn(&Rule) -> bool| rules(dump, &name).iter().any(is);
-    let all = |rule: &Rule| !asks_for_pods(rule) && !rule.from_node;
+    let all = is_bare;
+    let of_node = |rule: &Rule| rule.from_node && is_bare(&Rule { from_node: false, ..rule.clone() });
     if port.policy.external_local {
-        if !any(&|rule| marks(rule) && rule.from_node) {
+        if !any(&|rule| marks(rule) && of_node(rule)) {
             let detail = "the node's own packets to it keep their source, so replies find no way back";
             faults.push(missing(Kind::Masquerade, "mark", &name, detail));
         }
-        if !any(&|rule| goes_to(rule, &cluster) && rule.from_node) {
+        if !any(&|rule| goes_to(rule, &cluster) && of_node(rule)) {
             let detail = "the node's own packets reach only endpoints of the node";
             faults.push(missing(Kind::Backend, &cluster, &name, detail));
         }
@@ -102,7 +94,11 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
         let name = chain::endpoint(&port.name, *endpoint);
         let own = rules(dump, &name);
         let translates = own.iter().any(|rule| rule.act == Act::Translate(*endpoint));
-        if translates && !own.iter().any(marks) {
+        let itself = |rule: &Rule| {
+            let source = Some((false, endpoint.ip().into()));
+            rule.source == source && is_bare(&Rule { source: None, ..rule.clone() })
+        };
+        if translates && !own.iter().any(|rule| marks(rule) && itself(rule)) {
             let detail = "the endpoint that asks its own Service gets no answer";
             let fault = missing(Kind::Masquerade, &name, &name, detail);
             faults.push(Fault { endpoint: Some(endpoint.to_string()), ..fault });
@@ -112,12 +108,10 @@ pub(super) fn of_inside(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault
 
 /// Where pods are, if the proxy was told so by a network.
 pub(super) fn pods(dump: &Dump) -> Option<ipnet::IpNet> {
-    let first = rules(dump, "services").iter().chain(
-        // Before 1.36 each Service's chain asks for it.
-        dump.chains.iter().filter(|(name, _)| name.contains('/')).flat_map(|(_, rules)| rules.iter().take(1)),
-    );
-    let net = |rule: &Rule| rule.source.filter(|(not, net)| *not && net.prefix_len() < net.max_prefix_len());
-    first.filter(|rule| marks(rule)).find_map(net).map(|(_, net)| net)
+    match dump.pods {
+        Some(Pods::Net(net)) => Some(net),
+        Some(Pods::Interface(_)) | None => None,
+    }
 }
 
 /// By the source, or by the interface.
@@ -126,7 +120,7 @@ const fn asks_for_pods(rule: &Rule) -> bool {
 }
 
 /// Whether this proxy was told who is a pod: some rule then asks for it.
-fn knows_pods(dump: &Dump) -> bool {
+pub(super) fn knows_pods(dump: &Dump) -> bool {
     let asks = |rules: &[Rule]| rules.iter().any(asks_for_pods);
     // By range: there may be many more chains of endpoints.
     asks(rules(dump, "services"))
@@ -174,7 +168,7 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
             faults.push(missing(Kind::End, "reject", chain, detail));
         }
     }
-    of_masquerading(dump, &mut faults);
+    masquerade::shared(dump, &mut faults);
     of_strangers(dump, &mut faults);
     if dump.has_iptables_mode {
         faults.push(Fault {
@@ -307,7 +301,7 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
             && rule.protocol.is_none()
             && rule.port.is_none()
     };
-    let is_bare =
+    let is_for_all =
         |rule: &Rule| is_plain(rule) && rule.destination.is_none() && rule.to_set.is_none() && !rule.to_node;
     let hooks =
         dump.hooks.iter().filter(|(_, (hook, _))| hook != "prerouting").map(|(name, _)| name.as_str());
@@ -316,12 +310,12 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
         for (index, rule) in rules(dump, name).iter().enumerate() {
             let is_proxys = match (&rule.act, name) {
                 (Act::Verdict(Verdict::Jump(to)), _) if dump.hooks.contains_key(name) => {
-                    is_bare(rule)
+                    is_for_all(rule)
                         && (checks.contains(&to.as_str())
                             || ["services", "masquerading", "firewall-check"].contains(&to.as_str()))
                 }
                 (Act::Verdict(Verdict::Reject), "reject-chain")
-                | (Act::Lookup(_), "service-endpoints-check") => is_bare(rule),
+                | (Act::Lookup(_), "service-endpoints-check") => is_for_all(rule),
                 (Act::Verdict(Verdict::Reject), "cluster-ips-check") => {
                     is_plain(rule) && rule.to_set == Some((false, "cluster-ips".to_owned()))
                 }
@@ -349,49 +343,50 @@ fn of_strangers(dump: &Dump, faults: &mut Vec<Fault>) {
         let detail = "a rule that no proxy writes there keeps packets from being masqueraded";
         faults.push(fault(in_chain("masquerading", index + 1, rule), "rule", detail));
     }
-    for (name, priority) in [("nat-prerouting", -100), ("nat-output", -100), ("nat-postrouting", 100)] {
-        if dump.hooks.get(name).is_some_and(|(_, known)| *known != priority) {
-            let detail = "the chain is asked at another priority than the proxy's";
-            let place = Place::within(super::TABLE, name);
-            faults.push(Fault {
-                difference: Difference::Wrong,
-                kind: Kind::Jump,
-                ..fault(place, name, detail)
-            });
-        }
+    of_priorities(dump, faults);
+    // Packets to a port that a Service lacks are refused; those to addresses that no Service has are dropped after it.
+    let check = rules(dump, "cluster-ips-check");
+    let drop = check.iter().position(|rule| rule.act == Act::Verdict(Verdict::Drop));
+    let refusal = check.iter().enumerate().find(|(_, rule)| rule.act == Act::Verdict(Verdict::Reject));
+    if let Some((index, rule)) = refusal.filter(|(index, _)| drop.is_some_and(|drop| drop < *index)) {
+        let detail = "a drop before it takes these packets: what is not translated times out where it should be refused";
+        faults.push(Fault {
+            difference: Difference::Wrong,
+            kind: Kind::End,
+            ..fault(in_chain("cluster-ips-check", index + 1, rule), "reject", detail)
+        });
     }
 }
 
-fn of_masquerading(dump: &Dump, faults: &mut Vec<Fault>) {
-    const CHAIN: &str = "masquerading";
-    let chain = rules(dump, CHAIN);
-    let wanted = if dump.sets.contains_key("hairpin-connections") { 2 } else { 1 };
-    if chain.iter().filter(|rule| rule.act == Act::Masquerade).count() < wanted {
-        let detail = "marked packets, or those of endpoints to themselves, keep their source: replies find no way back";
-        faults.push(missing(Kind::Masquerade, "masquerade", CHAIN, detail));
+/// When the kernel asks each base chain: source ranges before translation, ends after it.
+fn of_priorities(dump: &Dump, faults: &mut Vec<Fault>) {
+    const TRANSLATION: i64 = -100;
+    let mut fault = |name: &String, kind: Kind, detail: &str| {
+        faults.push(Fault {
+            difference: Difference::Wrong,
+            place: Place::within(super::TABLE, name),
+            ..missing(kind, name, "", detail)
+        });
+    };
+    for (name, (_, priority)) in &dump.hooks {
+        let leads = |to: &str| rules(dump, name).iter().any(|rule| goes_to(rule, to));
+        let usual = match name.as_str() {
+            "nat-prerouting" | "nat-output" => Some(TRANSLATION),
+            "nat-postrouting" => Some(100),
+            _ => None,
+        };
+        if usual.is_some_and(|usual| usual != *priority) {
+            fault(name, Kind::Jump, "the chain is asked at another priority than the proxy's");
+        } else if leads("firewall-check") && *priority >= TRANSLATION {
+            let detail = "the chain is asked after translation, when no packet is to a balancer's address any more: everybody may come";
+            fault(name, Kind::SourceRange, detail);
+        } else if ["service-endpoints-check", "nodeport-endpoints-check", "cluster-ips-check"]
+            .into_iter()
+            .any(leads)
+            && *priority <= TRANSLATION
+        {
+            let detail = "the chain is asked before translation: it ends packets that Services would take";
+            fault(name, Kind::End, detail);
+        }
     }
-    if let Some(marking) = dump.chains.get(MARKS) {
-        // Before 1.36: who is not marked goes back, then the mark is taken off.
-        let returns = |rule: &&Rule| rule.act == Act::Verdict(Verdict::Other("return".to_owned()));
-        if !chain.iter().any(|rule| returns(&rule)) {
-            let detail = "all packets that leave the node get its address, marked or not";
-            faults.push(missing(Kind::Masquerade, "return", CHAIN, detail));
-        }
-        if !chain.iter().any(|rule| rule.act == Act::Mark) {
-            let detail = "packets keep their mark, and are masqueraded once more where they come by again";
-            faults.push(missing(Kind::Masquerade, "mark", CHAIN, detail));
-        }
-        if !marking.iter().any(|rule| rule.act == Act::Mark) {
-            faults.push(missing(Kind::Masquerade, "mark", MARKS, "nothing is ever marked"));
-        }
-    } else if knows_pods(dump) && !rules(dump, "services").iter().any(marks) {
-        let detail = "packets of who is no pod keep their source, so replies find no way back";
-        faults.push(missing(Kind::Masquerade, "mark", "services", detail));
-    }
-    let unread = chain.iter().enumerate().filter(|(_, rule)| rule.act == Act::Unknown);
-    faults.extend(unread.map(|(index, rule)| Fault {
-        difference: Difference::Wrong,
-        place: in_chain(CHAIN, index + 1, rule),
-        ..missing(Kind::Unread, "rule", CHAIN, "it has words that are not understood")
-    }));
 }
