@@ -3,6 +3,8 @@
 //! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
 //! Services share was found; the symptom is that of the worst of its addresses.
 
+use std::net::SocketAddr;
+
 use serde::Serialize;
 
 use super::expected::{Action, ExpectedFrontend, ExpectedPort};
@@ -206,7 +208,7 @@ impl Rules {
 
     /// The walk of packets to one address: of who asks for it usually, and to a cluster IP of the node itself, too.
     pub(super) fn follow(&self, frontend: &ExpectedFrontend, port: &ExpectedPort) -> Vec<(Client, Followed)> {
-        let (key, on_host) = (frontend.key, &port.on_host);
+        let (key, on_host): (_, &[SocketAddr]) = (frontend.key, &port.on_host);
         match (self, frontend.kind) {
             (Self::Iptables(dump), RouteKind::ClusterIp) => {
                 let (pods, node) = iptables::follow_inside(dump, key, on_host);
