@@ -36,6 +36,9 @@ pub struct Followed {
     pub unread: Vec<Place>,
     /// Rules that decide and that no proxy writes where they are, with what they do.
     pub strange: Vec<(Place, String)>,
+    /// Endpoints that see the address of a client outside in place of the node's: those on other nodes answer past this
+    /// one, and clients take no such answer.
+    pub keep_source: std::collections::BTreeSet<SocketAddr>,
     /// What may become of packets by rules with conditions that no dump tells, in words; they are taken to pass.
     pub unsure: Vec<String>,
     /// How many rules a packet is compared with until it is decided, on average.

@@ -244,10 +244,27 @@ impl Rules {
         }
     }
 
+    /// Whether a proxy never writes in a place: it mends its own chains alone.
+    fn is_of_others(&self, place: &Place) -> bool {
+        match self {
+            _ if place.chain.is_empty() => false,
+            Self::Iptables(_) => !place.chain.starts_with("KUBE-") || place.chain == "KUBE-FIREWALL",
+            Self::Nftables(_) => place.table != nftables::TABLE,
+            Self::Cilium(_) => false,
+        }
+    }
+
     /// When the proxy mends faults by itself.
     fn heals(&self, faults: &[Fault]) -> &'static str {
-        let at_once = |fault: &Fault| fault.place.table == "filter" || fault.place.chain == "KUBE-SERVICES";
+        // Chains that each sync writes anew: all of its own that are not one Service's.
+        let at_once = |fault: &Fault| {
+            let of_services = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"];
+            !of_services.iter().any(|start| fault.place.chain.starts_with(start))
+        };
         match self {
+            _ if faults.iter().any(|fault| self.is_of_others(&fault.place)) => {
+                "not by itself: the proxy leaves rules and policies of others alone"
+            }
             Self::Iptables(_) if faults.iter().all(at_once) => {
                 "at the proxy's next sync, when any Service or endpoint changes"
             }
@@ -306,7 +323,10 @@ fn trace_port(
     let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
     for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
         let answering = port.endpoints(frontend.action);
-        let sees = followed.shares.symptom(answering);
+        // Answers that come past this node are none.
+        let is_heard = |to: &&SocketAddr| !followed.keep_source.contains(to) || port.on_node.contains(to);
+        let heard: Vec<SocketAddr> = answering.iter().filter(is_heard).copied().collect();
+        let sees = followed.shares.symptom(&heard);
         let symptom = if answering.is_empty() { expected_end(frontend.action, sees, rules) } else { sees };
         unread.extend(followed.unread);
         strange.extend(followed.strange);

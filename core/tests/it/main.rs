@@ -35,6 +35,7 @@ mod service_endpoints;
 mod service_iptables;
 mod service_mutants;
 mod service_nftables;
+mod service_order;
 mod service_peers;
 mod service_proxy_flags;
 mod service_select;

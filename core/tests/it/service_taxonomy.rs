@@ -9,8 +9,8 @@ use netlab_core::service::{iptables, nftables};
 
 use crate::service_world::cluster;
 
-const WORLD: &str = include_str!("../kube-proxy/world.yaml");
-const SAVE: &str = include_str!("../kube-proxy/iptables-1.36.3.save");
+pub(crate) const WORLD: &str = include_str!("../kube-proxy/world.yaml");
+pub(crate) const SAVE: &str = include_str!("../kube-proxy/iptables-1.36.3.save");
 const SAVE6: &str = include_str!("../kube-proxy/ip6tables-1.36.3.save");
 const NFT: &str = include_str!("../kube-proxy/nft-ip-1.36.3.json");
 
@@ -18,7 +18,7 @@ fn ports(world: &str, family: AddressType) -> Vec<ExpectedPort> {
     expected(&cluster(world), "worker", family)
 }
 
-fn of_save(text: &str) -> ServiceTrace {
+pub(crate) fn of_save(text: &str) -> ServiceTrace {
     let dump = iptables::dump::parse(text).expect("well formed");
     trace(&Rules::Iptables(dump), &ports(WORLD, AddressType::Ipv4), "worker")
 }
@@ -29,7 +29,7 @@ fn of_nft(text: &str) -> ServiceTrace {
 }
 
 /// The text without the first line that has all of these words.
-fn without(text: &str, words: &[&str]) -> String {
+pub(crate) fn without(text: &str, words: &[&str]) -> String {
     let at = text.lines().position(|line| words.iter().all(|word| line.contains(word)));
     let at = at.unwrap_or_else(|| panic!("no line has {words:?}"));
     let mut lines: Vec<&str> = text.lines().collect();
@@ -38,7 +38,7 @@ fn without(text: &str, words: &[&str]) -> String {
 }
 
 /// The text with something else on the first line that has these words.
-fn changed(text: &str, words: &[&str], from: &str, to: &str) -> String {
+pub(crate) fn changed(text: &str, words: &[&str], from: &str, to: &str) -> String {
     let mut done = false;
     let line = |line: &str| {
         let is_it = !done && words.iter().all(|word| line.contains(word)) && line.contains(from);
@@ -51,7 +51,7 @@ fn changed(text: &str, words: &[&str], from: &str, to: &str) -> String {
 }
 
 /// The text with a line more, before the first that has these words.
-fn with(text: &str, words: &[&str], line: &str) -> String {
+pub(crate) fn with(text: &str, words: &[&str], line: &str) -> String {
     let at = text.lines().position(|known| words.iter().all(|word| known.contains(word)));
     let at = at.unwrap_or_else(|| panic!("no line has {words:?}"));
     let mut lines: Vec<&str> = text.lines().collect();

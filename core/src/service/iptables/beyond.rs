@@ -227,7 +227,7 @@ pub(super) fn mark(written: &str) -> Option<(u32, u32)> {
 }
 
 /// Whether a rule takes the packet.
-fn takes(rule: &Rule, packet: &Packet) -> Match {
+pub(super) fn takes(rule: &Rule, packet: &Packet) -> Match {
     let states = |states: &Not<String>| Match::of(packet.is_in(states.value.split(',')) != states.negated);
     let mut all = rule.protocol.map_or(Match::Yes, |protocol| Match::of(protocol == packet.protocol));
     all = all.and(rule.destination_port.map_or(Match::Yes, |port| Match::of(port == packet.port)));

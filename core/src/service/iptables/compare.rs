@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::dump::{Dump, Rule};
 use super::follow::{is_choice, place};
-use super::{chain, foreign, way_in};
+use super::{chain, foreign, masquerade, order, way_in};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -34,6 +34,7 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     {
         of_service_chain(dump, port, &name, endpoints, &mut faults);
     }
+    order::of_order(dump, port, &mut faults);
     faults.sort();
     faults.dedup();
     faults
@@ -99,6 +100,18 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
         _ => {}
     }
     let chain_of_ends = if internal { "KUBE-SERVICES" } else { "KUBE-EXTERNAL-SERVICES" };
+    if matches!(frontend.action, Action::Refuse | Action::Drop)
+        && let Some(rule) = returns_before(dump, chain_of_ends, key)
+    {
+        faults.push(Fault {
+            difference: Difference::Extra,
+            kind: Kind::Foreign,
+            object: rule.target.clone().unwrap_or_default(),
+            place: place("filter", chain_of_ends, rule),
+            endpoint: None,
+            detail: format!("a rule that no proxy writes there takes packets to {key} first"),
+        });
+    }
     let end = dump
         .rules("filter", chain_of_ends)
         .iter()
@@ -161,9 +174,37 @@ fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for range in port.source_ranges.iter().filter(|range| !found.contains_key(range)) {
         fault(Difference::Missing, range, Place::within("nat", &chain), "clients of this range are kept out");
     }
-    for (range, rule) in found.iter().filter(|(range, _)| !port.source_ranges.contains(range)) {
+    // Where a range has the node itself, its packets may come from the balancer's own address: nodes have it on a
+    // device of theirs. Which address the proxy takes for the node's is not in its rules.
+    let is_own = |range: &IpNet| {
+        port.frontends.iter().any(|one| {
+            one.kind == RouteKind::LoadBalancer && one.key.address.map(IpNet::from) == Some(*range)
+        })
+    };
+    let extra = |range: &IpNet| !port.source_ranges.contains(range) && !is_own(range);
+    for (range, rule) in found.iter().filter(|(range, _)| extra(range)) {
         fault(Difference::Extra, range, place("nat", &chain, rule), "clients of this range are let in");
     }
+}
+
+/// A rule of a chain of ends that takes packets to an address before the proxy's own does.
+pub(super) fn returns_before<'a>(dump: &'a Dump, chain: &str, key: FrontendKey) -> Option<&'a Rule> {
+    let rules = dump.rules("filter", chain).iter();
+    let mut before = rules.take_while(|rule| !(is_about(rule, key) && is_end(rule)));
+    before.find(|rule| {
+        let to =
+            |address| rule.destination.as_ref().is_none_or(|net| net.value.contains(&address) != net.negated);
+        rule.takes_new()
+            && rule.protocol.is_none_or(|protocol| protocol == key.protocol)
+            && rule.destination_port.is_none_or(|port| port == key.port)
+            && key.address.is_none_or(to)
+            && !is_end(rule)
+            && !matches!(rule.target.as_deref(), None | Some("LOG" | "NFLOG" | "TRACE"))
+    })
+}
+
+fn is_end(rule: &Rule) -> bool {
+    matches!(rule.target.as_deref(), Some("DROP" | "REJECT"))
 }
 
 pub(super) fn is_about(rule: &Rule, key: FrontendKey) -> bool {
@@ -296,7 +337,10 @@ fn of_affinity(
         let recent = sticky.and_then(|rule| rule.recent.as_ref());
         let right = match (port.affinity, recent) {
             (None, None) => continue,
-            (Some(seconds), Some(recent)) => recent.name == *target && recent.seconds == Some(seconds),
+            (Some(seconds), Some(recent)) => {
+                let only = |rule: &Rule| Rule { recent: None, ..rule.clone() }.is_for_all(false);
+                recent.name == *target && recent.seconds == Some(seconds) && sticky.is_some_and(only)
+            }
             _ => false,
         };
         if !right {
@@ -311,7 +355,13 @@ fn of_affinity(
                 place: sticky.map_or_else(|| Place::within("nat", name), |rule| place("nat", name, rule)),
                 endpoint: Some(endpoint.to_string()),
                 detail: match port.affinity {
-                    Some(seconds) => format!("clients should stay for {seconds} s"),
+                    Some(seconds) => match sticky.filter(|rule| !rule.other.is_empty()) {
+                        Some(rule) => format!(
+                            "clients should stay for {seconds} s, by their whole address and from the second connection on; the rule asks for {} too",
+                            rule.other.join(" ")
+                        ),
+                        None => format!("clients should stay for {seconds} s"),
+                    },
                     None => "the Service asks for no affinity".to_owned(),
                 },
             });
@@ -402,14 +452,20 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
         }));
     }
     let takes = |rule: &&Rule| matches!(rule.target.as_deref(), Some("DROP" | "REJECT")) && rule.takes_new();
-    faults.extend(dump.rules("filter", "KUBE-FORWARD").iter().filter(takes).map(|rule| Fault {
-        difference: Difference::Extra,
-        kind: Kind::Foreign,
-        object: rule.target.clone().unwrap_or_default(),
-        place: place("filter", "KUBE-FORWARD", rule),
-        endpoint: None,
-        detail: "a rule that no proxy writes there takes first packets on their way to endpoints".to_owned(),
-    }));
+    for chain in ["KUBE-FORWARD", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"] {
+        // In the others each rule is about one port of a Service.
+        let is_own = |rule: &&Rule| chain != "KUBE-FORWARD" && rule.destination_port.is_some();
+        let rules = dump.rules("filter", chain).iter().filter(takes);
+        faults.extend(rules.filter(|rule| !is_own(rule)).map(|rule| Fault {
+            difference: Difference::Extra,
+            kind: Kind::Foreign,
+            object: rule.target.clone().unwrap_or_default(),
+            place: place("filter", chain, rule),
+            endpoint: None,
+            detail:
+                "a rule that no proxy writes there takes first packets on their way to endpoints".to_owned(),
+        }));
+    }
     let mut missing = |kind, object: &str, table: &str, chain: &str, detail: &str| {
         faults.push(Fault {
             difference: Difference::Missing,
@@ -456,20 +512,7 @@ pub fn shared_faults(dump: &Dump) -> Vec<Fault> {
             missing(Kind::Masquerade, "MARK", "nat", "KUBE-POSTROUTING", detail);
         }
     }
-    let set = dump.rules("nat", "KUBE-MARK-MASQ").iter().find_map(|rule| rule.set_mark.as_ref());
-    let asked = dump.rules("nat", "KUBE-POSTROUTING").iter().find_map(|rule| rule.mark.as_ref());
-    match (set, asked) {
-        (None, _) => missing(Kind::Masquerade, "MARK", "nat", "KUBE-MARK-MASQ", "nothing is ever marked"),
-        (Some(set), Some(asked)) if *set != asked.value => faults.push(Fault {
-            difference: Difference::Wrong,
-            kind: Kind::Masquerade,
-            object: "KUBE-POSTROUTING".to_owned(),
-            place: Place::within("nat", "KUBE-POSTROUTING"),
-            endpoint: None,
-            detail: format!("packets are marked {set} and {} is looked for", asked.value),
-        }),
-        _ => {}
-    }
+    masquerade::faults(dump, &mut faults);
     let services = dump.rules("nat", "KUBE-SERVICES");
     match services.iter().position(|rule| rule.target.as_deref() == Some("KUBE-NODEPORTS")) {
         None => faults.push(Fault {

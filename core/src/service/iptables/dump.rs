@@ -341,7 +341,12 @@ fn options<'a>(
                 }
             }
             // Modules, and what the modules above say by default.
-            "-m" | "--mask" | "--mode" | "--reject-with" => drop(value()?),
+            "-m" | "--mode" | "--reject-with" => drop(value()?),
+            // Whole addresses; of others only a part is remembered.
+            "--mask" => match value()? {
+                "255.255.255.255" | "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" => {}
+                part => rule.other.extend(["--mask".to_owned(), part.to_owned()]),
+            },
             "--reap" | "--rsource" | "--random-fully" => {}
             other => {
                 rule.other.extend(not.then(|| "!".to_owned()));

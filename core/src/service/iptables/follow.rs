@@ -4,15 +4,16 @@
 //! a probability takes its part of what came so far, a chain that ends gives back what it did not decide. A rule with
 //! a word that is not understood matches nothing and is told about.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
-use super::{beyond, foreign};
+use super::way_in::by_interface;
+use super::{beyond, foreign, masquerade};
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Packet, arrive, before_translation};
+use crate::service::passage::{Match, Packet, arrive, before_translation};
 
 /// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
 #[must_use]
@@ -91,7 +92,13 @@ impl Way<'_> {
     /// What the proxy's chains do.
     fn translated(self) -> Entered {
         let mut followed = Followed::default();
-        let walk = Walk { dump: self.dump, to: self.to, client: self.client, marked: Cell::new(false) };
+        let walk = Walk {
+            dump: self.dump,
+            to: self.to,
+            client: self.client,
+            marked: Cell::new(false),
+            path: RefCell::default(),
+        };
         let left = match jump(self.dump, "nat", self.hook(), SERVICES) {
             Some(position) => {
                 followed.rules += count(position);
@@ -128,18 +135,33 @@ impl Way<'_> {
     /// What the chains after translation do.
     fn arrived(self, entered: Entered, on_host: &[SocketAddr]) -> Followed {
         let Entered { mut followed, left, marked, others } = entered;
+        let mark = if marked { masquerade::marked(self.dump, &self.packet()) } else { 0 };
+        let mut keep_source = std::collections::BTreeSet::new();
+        let mut perhaps = Vec::new();
         arrive(&mut followed, |endpoint| {
             let mut packet = Packet {
                 to: Some(endpoint.ip()),
                 port: endpoint.port(),
                 to_node: on_host.contains(&endpoint),
                 translated: true,
-                mark: (!others).then(|| if marked { masquerade_mark(self.dump) } else { 0 }),
+                mark: (!others).then_some(mark),
                 ..self.packet()
             };
             let outcomes = beyond::after(self.dump, &mut packet);
+            let leaves = self.client == Client::Outside && !packet.to_node && !others;
+            // Rules around may mark, too; those of KUBE-POSTROUTING ask for the proxy's bit.
+            let leaving = Packet { mark: Some(packet.mark.unwrap_or(mark)), ..packet };
+            match leaves.then(|| masquerade::is_masqueraded(self.dump, &leaving)) {
+                Some(Match::No) => drop(keep_source.insert(endpoint)),
+                Some(Match::Perhaps) => perhaps.push(format!(
+                    "whether packets from outside to {endpoint} get an address of the node, so that answers find their way back: rules of nat POSTROUTING depend on what no dump tells"
+                )),
+                _ => {}
+            }
             (packet, outcomes)
         });
+        followed.keep_source = keep_source;
+        followed.unsure.extend(perhaps);
         // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody
         // has.
         let (refused, dropped) = ends(self.dump, self.to, self.client);
@@ -152,12 +174,6 @@ impl Way<'_> {
     }
 }
 
-/// The bit that asks for masquerading.
-fn masquerade_mark(dump: &Dump) -> u32 {
-    let set = dump.rules("nat", "KUBE-MARK-MASQ").iter().find_map(|rule| rule.set_mark.as_deref());
-    set.and_then(beyond::mark).map_or(0, |(value, _)| value)
-}
-
 /// The position of a jump in its chain; one that only some packets take is none.
 fn jump(dump: &Dump, table: &str, from: &str, to: &str) -> Option<usize> {
     let mut rules = dump.rules(table, from).iter();
@@ -166,7 +182,7 @@ fn jump(dump: &Dump, table: &str, from: &str, to: &str) -> Option<usize> {
 
 /// Whether the filter table refuses, or drops, what is still addressed to the Service.
 fn ends(dump: &Dump, to: FrontendKey, client: Client) -> (bool, bool) {
-    let walk = Walk { dump, to, client, marked: Cell::new(false) };
+    let walk = Walk { dump, to, client, marked: Cell::new(false), path: RefCell::default() };
     let chains: &[&str] = match client {
         Client::Pod | Client::Node => &["KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"],
         Client::Outside => &["KUBE-EXTERNAL-SERVICES", "KUBE-SERVICES"],
@@ -192,6 +208,8 @@ struct Walk<'a> {
     client: Client,
     /// Whether packets were marked for masquerading on the way.
     marked: Cell<bool>,
+    /// The chains that it is in, but for the last.
+    path: RefCell<Vec<String>>,
 }
 
 impl Walk<'_> {
@@ -262,6 +280,12 @@ impl Walk<'_> {
                     followed.strange.push((place(table, name, rule), target.to_owned()));
                     left -= taken;
                 }
+                chain if chain == name || self.path.borrow().iter().any(|entered| entered == chain) => {
+                    let what = format!(
+                        "{chain}: it leads back to a chain that the packet is in, and no kernel loads that; it was taken to match nothing"
+                    );
+                    followed.strange.push((place(table, name, rule), what));
+                }
                 chain if self.dump.chain(table, chain).is_some() => {
                     if chain == "KUBE-MARK-MASQ" {
                         self.marked.set(true);
@@ -269,7 +293,9 @@ impl Walk<'_> {
                     if chain != "KUBE-MARK-MASQ" && chain != "KUBE-NODEPORTS" {
                         followed.hops.push(hop(chain.to_owned()));
                     }
+                    self.path.borrow_mut().push(name.to_owned());
                     let back = self.chain(table, chain, taken, depth + 1, (&mut *accepted, &mut *followed));
+                    self.path.borrow_mut().pop();
                     left = left - taken + back;
                 }
                 "MARK" | "CONNMARK" | "LOG" | "NFLOG" | "TRACE" => {}
@@ -297,14 +323,21 @@ impl Walk<'_> {
                 (None, _) => true,
                 (Some(net), Some(address)) => net.value.contains(&address) != net.negated,
                 // Some address of the node: none that is named, any but those that are excluded.
-                (Some(net), None) => net.negated,
+                // With `--nodeport-addresses` a rule names each that has node ports.
+                (Some(net), None) => {
+                    net.negated
+                        || rule.target.as_deref() == Some("KUBE-NODEPORTS")
+                            && net.value.prefix_len() == net.value.max_prefix_len()
+                }
             }
             && (!rule.to_node || self.to.address.is_none())
             && (!rule.from_node || self.client == Client::Node)
             && rule.takes_new()
             // Who was there before is no first packet.
             && rule.recent.as_ref().is_none_or(|recent| recent.set);
-        if about && (!rule.other.is_empty() || rule.mark.is_some() || !is_source_of_proxy(rule, chain)) {
+        let interface = by_interface(rule).filter(|_| asks_for_pods_there(rule, chain));
+        let is_known = rule.other.is_empty() || interface.is_some();
+        if about && (!is_known || rule.mark.is_some() || !is_source_of_proxy(rule, chain)) {
             followed.unread.push(place(table, chain, rule));
             return false;
         }
@@ -317,7 +350,8 @@ impl Walk<'_> {
             // Else a net is the pods'.
             Some(net) => (self.client == Client::Pod) != net.negated,
         };
-        about && from
+        let by = interface.is_none_or(|(_, negated)| (self.client == Client::Pod) != negated);
+        about && from && by
     }
 }
 
@@ -333,6 +367,16 @@ fn is_source_of_proxy(rule: &Rule, chain: &str) -> bool {
         || target == "KUBE-MARK-MASQ"
         || chain.starts_with("KUBE-EXT-") && target.starts_with("KUBE-SVC-")
         || chain.starts_with("KUBE-FW-") && target.starts_with("KUBE-EXT-")
+}
+
+/// Whether a proxy asks for pods where a rule is, by whatever it was told to know them by.
+fn asks_for_pods_there(rule: &Rule, chain: &str) -> bool {
+    let target = rule.target.as_deref().unwrap_or_default();
+    match chain.get(..9) {
+        Some("KUBE-SVC-" | "KUBE-SVL-") => target == "KUBE-MARK-MASQ",
+        Some("KUBE-EXT-") => target.starts_with("KUBE-SVC-"),
+        _ => false,
+    }
 }
 
 /// A rule that sends a share of the packets to an endpoint's chain.

@@ -6,6 +6,8 @@ pub mod dump;
 mod emit;
 mod follow;
 mod foreign;
+mod masquerade;
+mod order;
 mod way_in;
 
 pub use beyond::decides_at_input;
