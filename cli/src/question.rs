@@ -91,10 +91,10 @@ impl Question {
                 protocol: port.protocol.as_str().to_owned(),
                 port: Some(value(&published)),
             };
-            let mut notes = about_service(&key, port, &behind);
+            let headless = cluster.services.get(&key).is_some_and(|found| found.headless);
+            let mut notes = about_service((&key, headless), port, &behind);
             notes.splice(0..0, ends::about_address(&args.to.endpoint, &key));
             let found = cluster.services.get(&key);
-            let headless = found.is_some_and(|found| found.headless);
             let addresses = match &args.to.endpoint {
                 EndpointRef::Address(address) => Some(vec![*address]),
                 EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
@@ -171,7 +171,7 @@ fn service_port_of<'c>(
 }
 
 /// What the name of a Service hides: that it leads nowhere, or to another port.
-fn about_service(key: &ObjectKey, port: &ServicePort, behind: &[Backend]) -> Vec<String> {
+fn about_service((key, headless): (&ObjectKey, bool), port: &ServicePort, behind: &[Backend]) -> Vec<String> {
     if behind.is_empty() {
         return vec![format!(
             "svc/{key} has no endpoint for port {}: a connection is refused, not denied",
@@ -183,6 +183,14 @@ fn about_service(key: &ObjectKey, port: &ServicePort, behind: &[Backend]) -> Vec
         return Vec::new();
     }
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    if headless {
+        return vec![format!(
+            "svc/{key} is headless: nothing translates its port {}, and a client that sends there reaches no port of the \
+             Service; asked about is port {}, which its SRV records name",
+            port.port,
+            ports.join(" or ")
+        )];
+    }
     vec![format!(
         "port {} of svc/{key} is port {} of its pods, which is the one that policies see",
         port.port,

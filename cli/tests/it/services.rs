@@ -359,6 +359,49 @@ fn a_client_outside_behind_a_balancer_is_not_judged_by_its_own_address() {
     assert!(run.stdout.contains("\"verdict\": \"allow\",\n  \"egress\""), "{}", run.stdout);
 }
 
+/// Who is no pod and asks by a cluster IP is masqueraded, too.
+#[test]
+fn a_client_outside_behind_a_cluster_ip_is_not_judged_by_its_own_address() {
+    let admits = "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\n\
+        spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]}\n";
+    for (from, to, verdict) in [
+        ("203.0.113.1", "10.96.0.7:80", "undefined"),
+        ("203.0.113.1", "svc/x/web:80", "undefined"),
+        ("2001:db8::1", "[fd00:96::7]:80", "undefined"),
+        // Its own address is what a pod's peer sees, whether the input knows the pod or not.
+        ("10.0.0.99", "10.96.0.7:80", "deny"),
+        ("x/client", "10.96.0.7:80", "deny"),
+        ("203.0.113.1", "10.0.0.3:8080", "allow"),
+    ] {
+        let (found, _, notes) = by_address(admits, from, to);
+        assert_eq!(found, verdict, "{from} {to}: {notes}");
+        let said = notes.contains("the cluster IP of svc/x/web");
+        assert_eq!(said, verdict == "undefined", "{from} {to}: {notes}");
+    }
+    let (verdict, _, notes) = by_address("", "203.0.113.1", "10.96.0.7:80");
+    assert_eq!(verdict, "allow", "no policy sees it: {notes}");
+}
+
+#[test]
+fn a_headless_service_translates_no_port() {
+    let headless = BY_ADDRESS
+        .replace("  type: LoadBalancer\n  clusterIPs: [10.96.0.7, 'fd00:96::7']\n", "  clusterIP: None\n")
+        .replace(", nodePort: 30080", "")
+        .replace(
+            "  loadBalancerSourceRanges: [203.0.113.0/24, 10.0.0.0/8]\n  externalIPs: [198.51.100.7]\n",
+            "",
+        );
+    let headless = headless.split("status: {loadBalancer").next().expect("a text");
+    let question = |port: &str| {
+        let to = format!("svc/x/web:{port}");
+        netlab_reading(headless, &["policy", "eval", "-f", "-", "--from", "x/client", "--to", &to])
+    };
+    let run = question("80");
+    let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("nothing translates its port 80"), "{said}{}", run.stderr);
+    assert!(!said.contains("is port 8080 of its pods"), "{said}");
+}
+
 /// Another node leads on from its port to endpoints, and nobody asked their policies.
 #[test]
 fn a_node_port_of_another_node_is_never_simply_allowed() {

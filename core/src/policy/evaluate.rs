@@ -252,8 +252,8 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
             && ingress.is_some_and(|hop| hop.reason == Reason::Row)
         {
             return Some(format!(
-                "nodes put an address of their own in place of the client's on the way to {service} \
-                 (externalTrafficPolicy Cluster), and policies of {} see that",
+                "nodes put an address of their own in place of the client's on the way to {service}, and policies \
+                 of {} see that",
                 pair.to
             ));
         }

@@ -88,8 +88,8 @@ pub struct Pair {
     pub tuple: Tuple,
     /// By which address the source asks, if its node translates that.
     pub via: Option<Via>,
-    /// The Service on whose way nodes put an address of their own in place of the source's, which is outside: they do for
-    /// a balancer's or external address under `externalTrafficPolicy: Cluster`.
+    /// The Service, with the reason, on whose way nodes put an address of their own in place of the source's, which is
+    /// outside: they do for a cluster IP, and for a balancer's or external address under `externalTrafficPolicy: Cluster`.
     pub rewritten_for: Option<String>,
 }
 
@@ -305,11 +305,26 @@ fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<Stri
     let protocol = all.first()?.protocol;
     let address = addresses.iter().find(|one| one.is_ipv4() == direct.tuple.destination.is_ipv4())?;
     let (key, service) = cluster.services.iter().find(|(_, service)| {
-        let mut external = service.load_balancer_ips.iter().chain(&service.external_ips);
-        external.any(|one| one == address)
+        let external = service.load_balancer_ips.iter().chain(&service.external_ips);
+        let mut all = external.chain(&service.cluster_ips);
+        all.any(|one| one == address)
             && service.ports.iter().any(|one| (one.port, one.protocol) == (*port, protocol))
     })?;
-    (!service.external_local).then(|| format!("svc/{key}"))
+    if service.cluster_ips.contains(address) {
+        // Whom a proxy was told of as a pod keeps its address, and a node has its own anyway
+        // (`pkg/proxy/iptables/proxier.go`, the rules to KUBE-MARK-MASQ of a Service's chain).
+        return is_outside(cluster, direct.tuple.source)
+            .then(|| format!("the cluster IP of svc/{key} (the client is no pod)"));
+    }
+    (!service.external_local).then(|| format!("svc/{key} (externalTrafficPolicy Cluster)"))
+}
+
+/// Whether an address is neither a pod's, known or not, nor a node's.
+fn is_outside(cluster: &Cluster, address: IpAddr) -> bool {
+    let mut nets = cluster.nodes.values().flat_map(|node| &node.pod_cidrs);
+    let is_of_pods = nets.any(|net| net.contains(&address))
+        || cluster.pods.values().any(|pod| pod.addresses.contains(&address));
+    !is_of_pods && matches!(owner(cluster, address), End::Address(_))
 }
 
 /// Why proxies drop a packet to a balancer's address, or may: its source is in none of `loadBalancerSourceRanges`, or is not

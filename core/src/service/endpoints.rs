@@ -206,7 +206,7 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
                     local: policy.uses_local().then(|| words(&selection.local)),
                     reachable: words(&selection.reachable),
                     mode: policy.uses_cluster().then_some(selection.mode),
-                    reason: reason(&selection, &slices, port, family),
+                    reason: reason((policy, &selection), &slices, port, family),
                     routes: routes(service, port, family, policy, &selection),
                 });
             }
@@ -268,11 +268,25 @@ fn has_slices(cluster: &Cluster) -> bool {
 }
 
 /// Why, with what a reader would else look for: endpoints that are ending, and a port of the slices that is nearly this.
-fn reason(selection: &Selection, slices: &Slices<'_>, port: &ServicePort, family: AddressType) -> String {
+fn reason(
+    (policy, selection): (TrafficPolicy, &Selection),
+    slices: &Slices<'_>,
+    port: &ServicePort,
+    family: AddressType,
+) -> String {
     let mut text = selection.reason.to_string();
     if selection.local_terminating {
         text +=
             "; of the node's own endpoints none is ready: those that are ending and still answer are used";
+    }
+    if selection.reason == Reason::LocalOnly {
+        match selection.internal(policy) {
+            Outcome::Refused => {
+                text += "; none is ready, here or elsewhere, and none that is ending still answers"
+            }
+            Outcome::Dropped => text += "; none of them answers, and others do elsewhere",
+            Outcome::Spread(_) => {}
+        }
     }
     if selection.reason == Reason::NoEndpoints
         && let Some(nearly) = nearly(slices, port, family)

@@ -393,3 +393,27 @@ fn a_pod_on_a_node_that_is_not_there_is_no_endpoint() {
     let answer = ask(&(service(spec) + &pods), "n1");
     assert_eq!(reachable(&answer), ["/TCP 10.0.1.1:80 10.0.9.1:80 10.0.9.2:80"], "no Node is in the input");
 }
+
+#[test]
+fn a_local_policy_says_why_nothing_answers_here() {
+    let world = |ready: &str, node: &str| {
+        let service = service("clusterIP: 10.96.0.1, internalTrafficPolicy: Local, ports: [{port: 80}]");
+        let endpoint = format!("{{addresses: [10.0.1.1], nodeName: {node}, conditions: {{ready: {ready}}}}}");
+        NODES.to_owned() + &service + &slice("s-1", "{name: '', port: 80}", &endpoint)
+    };
+    for (ready, node, said) in [
+        ("false", "n1", Some("none is ready, here or elsewhere")),
+        ("true", "n2", Some("none of them answers, and others do elsewhere")),
+        ("true", "n1", None),
+    ] {
+        let answer = ask(&world(ready, node), "n1");
+        let reason = &answer.nodes[0].ports[0].reason;
+        assert!(reason.contains("only endpoints of this node"), "{reason}");
+        assert_eq!(
+            said.is_some_and(|said| reason.contains(said)),
+            said.is_some(),
+            "{ready} {node}: {reason}"
+        );
+        assert_eq!(reason.contains(';'), said.is_some(), "{reason}");
+    }
+}
