@@ -78,6 +78,8 @@ fn check(name: &str, trace: &ServiceTrace, ways: Ways, examined: bool) {
         assert_eq!(port.status == Status::Broken, fails, "{name}: {port:#?}");
         let told = port.faults().any(|fault| fault.kind == Kind::Foreign && !fault.place.chain.is_empty());
         assert_eq!(told, fails, "{name}: {port:#?}");
+        let stays = port.heals.is_some_and(|words| words.starts_with("not by itself"));
+        assert_eq!(stays, fails, "{name}: no proxy writes there: {port:#?}");
     }
 }
 

@@ -278,6 +278,7 @@ fn a_chain_that_leads_back_is_one_fault_with_its_line() {
     let rule = format!("-A {WEB} -j {WEB}");
     let trace = of_save(&first(&rule));
     let faults: Vec<&Fault> = port(&trace, "t/web").faults().collect();
+    assert_eq!(faults.len(), 1, "{faults:#?}");
     assert!(
         faults.iter().all(|fault| fault.place.line.is_some() && fault.kind == Kind::Foreign),
         "{faults:#?}"

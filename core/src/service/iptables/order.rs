@@ -87,7 +87,7 @@ fn check(
     for rule in dump.rules("nat", name) {
         if let Some(role) = role(rule) {
             known.push((rule, role));
-        } else if let Some(target) = rule.target.as_deref()
+        } else if let Some(target) = rule.target.as_deref().filter(|target| *target != name)
             // What ends here, or is not known, is told where packets are followed; what only writes a log is not.
             && (target.starts_with("KUBE-") || matches!(target, "MARK" | "CONNMARK"))
         {
