@@ -282,7 +282,7 @@ fn reason(
     if selection.reason == Reason::LocalOnly {
         match selection.internal(policy) {
             Outcome::Refused => {
-                text += "; none is ready, here or elsewhere, and none that is ending still answers"
+                text += "; none is ready, here or elsewhere, and none that is ending still answers";
             }
             Outcome::Dropped => text += "; none of them answers, and others do elsewhere",
             Outcome::Spread(_) => {}
