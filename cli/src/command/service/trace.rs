@@ -223,6 +223,13 @@ impl Question<'_> {
             None => {
                 let mut nodes = self.cluster.nodes.keys();
                 let first = nodes.next().cloned().unwrap_or_default();
+                // Whose addresses the rules should know is not known where there are several nodes.
+                let anywhere = self.cluster.nodes.len() > 1;
+                let of = |node: &str| {
+                    let mut ports = of(node);
+                    ports.iter_mut().filter(|_| anywhere).for_each(|port| port.addresses.clear());
+                    ports
+                };
                 let ports = of(&first);
                 let placeless = |mut ports: Vec<ExpectedPort>| {
                     for port in ports.iter_mut().filter(|_| same) {
