@@ -167,6 +167,67 @@ impl Outcomes {
         self.accepted || self.dropped || self.refused
     }
 
+    /// Let through.
+    pub(super) fn accepted() -> Self {
+        Self { accepted: true, ..Self::default() }
+    }
+
+    /// Dropped by a rule or policy, with its word.
+    pub(super) fn dropped(place: Place, word: &str) -> Self {
+        Self { dropped: true, enders: vec![(place, word.to_owned())], ..Self::default() }
+    }
+
+    /// Refused by a rule, with its word.
+    pub(super) fn refused(place: Place, word: &str) -> Self {
+        Self { refused: true, enders: vec![(place, word.to_owned())], ..Self::default() }
+    }
+
+    /// What nobody knows: other programs decide, or words that are not understood.
+    pub(super) fn unknown(place: Place, word: &str) -> Self {
+        Self { on: true, accepted: true, ..Self::dropped(place, word) }
+    }
+
+    /// The policy of a base chain that drops what is still undecided.
+    pub(super) fn end_by_policy(&mut self, place: Place, word: &str) {
+        if self.on {
+            self.add(Self::dropped(place, word), true);
+        }
+    }
+
+    /// Adds a rule's verdict; true when nothing is left for the rules behind it.
+    pub(super) fn decide(&mut self, mut verdict: Self, sure: bool, place: Place) -> bool {
+        if !sure {
+            verdict.unsure.push(place);
+        }
+        self.add(verdict, sure);
+        !self.on
+    }
+
+    /// Adds what a chain came to that a rule calls, or goes to for good; true when nothing is left for the rules behind it.
+    pub(super) fn call(&mut self, mut chain: Self, (sure, goes): (bool, bool), place: Place) -> bool {
+        if sure && goes && chain.on {
+            // What comes back from there goes on where this chain was called.
+            self.add(chain, true);
+            return true;
+        }
+        if !chain.decides() {
+            return false;
+        }
+        if !sure {
+            chain.unsure.insert(0, place);
+        }
+        self.add(chain, sure);
+        !self.on
+    }
+
+    /// Adds what the rules behind a return do, of which nobody knows whether the packet takes it.
+    pub(super) fn perhaps_return(&mut self, mut rest: Self, place: Place) {
+        if rest.decides() {
+            rest.unsure.insert(0, place);
+        }
+        self.add(rest, false);
+    }
+
     /// The next table, hook or base chain: it sees what was let through so far.
     pub(super) fn then(&mut self, next: Self) {
         self.on = false;

@@ -93,12 +93,9 @@ fn through(dump: &Dump, packet: &mut Packet, hooks: &[Hook]) -> Outcomes {
             }
             let mut walk = Walk { dump, table, packet: *packet };
             let mut out = walk.rules(hook, &chain.rules, 0);
-            if out.on && has_policy_drop(chain) {
-                out.on = false;
-                out.dropped = true;
-                let place =
-                    Place { line: Some(chain.line).filter(|line| *line > 0), ..Place::within(table, hook) };
-                out.enders.push((place, "policy DROP".to_owned()));
+            if has_policy_drop(chain) {
+                let line = Some(chain.line).filter(|line| *line > 0);
+                out.end_by_policy(Place { line, ..Place::within(table, hook) }, "policy DROP");
             }
             packet.mark = walk.packet.mark;
             whole.then(out);
@@ -125,17 +122,9 @@ impl Walk<'_> {
             let place = || place(self.table, chain, rule);
             let target = rule.target.as_deref().unwrap_or_default();
             let decided = match target {
-                "ACCEPT" => Outcomes { accepted: true, ..Outcomes::default() },
-                "DROP" => Outcomes {
-                    dropped: true,
-                    enders: vec![(place(), target.to_owned())],
-                    ..Outcomes::default()
-                },
-                "REJECT" => Outcomes {
-                    refused: true,
-                    enders: vec![(place(), target.to_owned())],
-                    ..Outcomes::default()
-                },
+                "ACCEPT" => Outcomes::accepted(),
+                "DROP" => Outcomes::dropped(place(), target),
+                "REJECT" => Outcomes::refused(place(), target),
                 "RETURN" => {
                     // What goes back comes out of this chain undecided, as what reaches its end does.
                     if sure {
@@ -143,11 +132,7 @@ impl Walk<'_> {
                     }
                     // Rules after it are then asked perhaps.
                     let rest = rules.get(rule.position..).unwrap_or_default();
-                    let mut after = self.rules(chain, rest, depth);
-                    if after.decides() {
-                        after.unsure.insert(0, place());
-                    }
-                    out.add(after, false);
+                    out.perhaps_return(self.rules(chain, rest, depth), place());
                     return out;
                 }
                 "MARK" | "CONNMARK" => {
@@ -167,42 +152,18 @@ impl Walk<'_> {
                 other if depth < DEEPEST && self.dump.chain(self.table, other).is_some() => {
                     let next = self.dump.rules(self.table, other);
                     let mark = self.packet.mark;
-                    let mut of = self.rules(other, next, depth + 1);
+                    let of = self.rules(other, next, depth + 1);
                     if !sure && self.packet.mark != mark {
                         self.packet.mark = None;
                     }
-                    // `-g`: what comes back from there goes on where this chain was called.
-                    if sure && of.on && goes(rule) {
-                        out.add(of, true);
-                        return out;
-                    }
-                    if !of.decides() {
-                        continue;
-                    }
-                    if !sure {
-                        of.unsure.insert(0, place());
-                    }
-                    out.add(of, sure);
-                    if !out.on {
+                    if out.call(of, (sure, goes(rule)), place()) {
                         return out;
                     }
                     continue;
                 }
-                // Nobody knows: other programs decide, or modules that are not known.
-                _ => Outcomes {
-                    on: true,
-                    accepted: true,
-                    dropped: true,
-                    enders: vec![(place(), target.to_owned())],
-                    ..Outcomes::default()
-                },
+                _ => Outcomes::unknown(place(), target),
             };
-            let mut decided = decided;
-            if !sure {
-                decided.unsure.push(place());
-            }
-            out.add(decided, sure);
-            if !out.on {
+            if out.decide(decided, sure, place()) {
                 return out;
             }
         }
@@ -210,6 +171,7 @@ impl Walk<'_> {
     }
 }
 
+/// `-g` in place of `-j`.
 fn goes(rule: &Rule) -> bool {
     rule.other.iter().any(|word| word == "-g")
 }

@@ -139,10 +139,8 @@ impl Others {
                 }
                 let mut walk = Walk { others: self, table, packet: *packet };
                 let mut out = walk.rules(name, &chain.rules, 0);
-                if out.on && chain.base.as_ref().is_some_and(|base| base.drops_rest) {
-                    out.on = false;
-                    out.dropped = true;
-                    out.enders.push((Place::within(table, name), "policy drop".to_owned()));
+                if chain.base.as_ref().is_some_and(|base| base.drops_rest) {
+                    out.end_by_policy(Place::within(table, name), "policy drop");
                 }
                 packet.mark = walk.packet.mark;
                 whole.then(out);
@@ -224,24 +222,14 @@ impl Walk<'_> {
         out: &mut Outcomes,
     ) -> bool {
         let Some((word, body)) = verdict.as_object().and_then(|one| one.iter().next()) else { return false };
-        let ended = |dropped: bool| Outcomes {
-            dropped,
-            refused: !dropped,
-            enders: vec![(place.clone(), word.clone())],
-            ..Outcomes::default()
-        };
-        let mut decided = match word.as_str() {
-            "accept" => Outcomes { accepted: true, ..Outcomes::default() },
-            "drop" => ended(true),
-            "reject" => ended(false),
+        let decided = match word.as_str() {
+            "accept" => Outcomes::accepted(),
+            "drop" => Outcomes::dropped(place.clone(), word),
+            "reject" => Outcomes::refused(place.clone(), word),
             "continue" | "masquerade" | "snat" => return false,
             "return" if sure => return true,
             "return" => {
-                let mut after = self.rules(chain, rest, depth);
-                if after.decides() {
-                    after.unsure.insert(0, place.clone());
-                }
-                out.add(after, false);
+                out.perhaps_return(self.rules(chain, rest, depth), place.clone());
                 return true;
             }
             "jump" | "goto" => {
@@ -253,32 +241,15 @@ impl Walk<'_> {
                 }
                 let table = self.others.tables.get(self.table);
                 let next = table.and_then(|table| table.get(target)).filter(|_| depth < DEEPEST);
-                match next {
-                    Some(next) => {
-                        let mut of = self.rules(target, &next.rules, depth + 1);
-                        if sure && of.on && word == "goto" {
-                            out.add(of, true);
-                            return true;
-                        }
-                        if !of.decides() {
-                            return false;
-                        }
-                        if !sure {
-                            of.unsure.insert(0, place.clone());
-                        }
-                        out.add(of, sure);
-                        return !out.on;
-                    }
-                    None => Outcomes { on: true, accepted: true, ..ended(true) },
+                if let Some(next) = next {
+                    let of = self.rules(target, &next.rules, depth + 1);
+                    return out.call(of, (sure, word == "goto"), place.clone());
                 }
+                Outcomes::unknown(place.clone(), word)
             }
-            _ => Outcomes { on: true, accepted: true, ..ended(true) },
+            _ => Outcomes::unknown(place.clone(), word),
         };
-        if !sure {
-            decided.unsure.push(place.clone());
-        }
-        out.add(decided, sure);
-        !out.on
+        out.decide(decided, sure, place.clone())
     }
 
     /// The verdicts that a map may give: one that is certain ends the list.
