@@ -8,7 +8,7 @@ use netlab_core::input::{Document, Loaded};
 use netlab_core::model::cluster::ObjectKey;
 use netlab_dnsdiag::gather::{PodFiles, objects};
 use netlab_node::container::{Container, processes_of_pod};
-use netlab_node::{Netns, dump};
+use netlab_node::{Netlink, Netns};
 
 use super::{Place, not_entered};
 use crate::args::dns::Diagnose;
@@ -88,17 +88,12 @@ fn is_of_pod(netns: &Netns, key: &ObjectKey, input: &load::Input) -> Result<Opti
             "subject: {key} has no address in the input, so the namespace may be another pod's"
         )));
     };
-    let text = match dump::addresses(netns) {
-        Ok(text) => text,
+    let found: Vec<IpAddr> = match Netlink::open_in(netns).and_then(|mut netlink| netlink.addresses()) {
+        Ok(all) => {
+            all.into_iter().map(|one| one.address.addr()).filter(|address| !address.is_loopback()).collect()
+        }
         Err(error) => return Ok(Some(format!("subject: the namespace's addresses are not known: {error}"))),
     };
-    let found: Vec<IpAddr> = text
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("inet"))
-        .filter_map(|line| line.split_ascii_whitespace().find(|word| word.contains(['.', ':'])))
-        .filter_map(|word| word.split('/').next()?.parse().ok())
-        .filter(|address: &IpAddr| !address.is_loopback())
-        .collect();
     if pod.addresses.iter().any(|address| found.contains(address)) {
         return Ok(None);
     }
