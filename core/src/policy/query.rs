@@ -339,15 +339,16 @@ pub(super) fn outside_of_ranges(
         service.load_balancer_ips.contains(&address)
             && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
     })?;
-    let of_family = service.source_ranges_of(AddressType::of(address));
-    let ranges = || of_family.iter();
-    ranges().next()?;
-    let words = ranges().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let ranges = service.source_ranges_of(AddressType::of(address));
+    if ranges.is_empty() {
+        return None;
+    }
+    let words = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let admits = format!("svc/{key} admits only {words} at {address} (loadBalancerSourceRanges)");
     if !has_known_address(cluster, from) {
         return Some(format!("{admits}, and the address of {from} is not in the input"));
     }
-    let is_admitted = ranges().any(|range| range.contains(&source));
+    let is_admitted = ranges.iter().any(|range| range.contains(&source));
     (!is_admitted).then(|| format!("{admits}: proxies drop what comes from {source}"))
 }
 

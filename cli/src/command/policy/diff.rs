@@ -71,16 +71,16 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
             terminal.remark(note);
         }
     }
-    let mut not_examined = Vec::new();
-    for (name, input, compiled) in [("before", &old, &old_compiled), ("after", &new, &new_compiled)] {
-        not_examined.extend(input.not_examined.iter().cloned());
-        not_examined.extend(undefined(name, input, compiled, &focus));
-    }
-    not_examined.dedup();
+    let mut undefined = undefined("before", &old, &old_compiled, &focus);
+    undefined.extend(self::undefined("after", &new, &new_compiled, &focus));
     if !is_data {
-        let left_open = not_examined.iter().filter(|what| what.contains(LEFT_OPEN));
-        left_open.for_each(|what| terminal.remark(what));
+        for what in &undefined {
+            terminal.remark(what);
+        }
     }
+    let mut not_examined = [old.not_examined, new.not_examined].concat();
+    not_examined.dedup();
+    not_examined.extend(undefined);
     let incomplete = !not_examined.is_empty();
     let failed = match args.fail_on {
         FailOn::Added => answer.gains(),
@@ -105,10 +105,8 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     })
 }
 
-/// What the API does not settle: such a pair is listed as netlab's tables have it, on both sides alike.
-const LEFT_OPEN: &str = "of one priority decide, and the API leaves their order open";
-
-/// Where the verdict of a listed pair is undefined, a line for each tie.
+/// Where the API does not settle the verdict of a pair, a line for each tie: such a pair is listed as netlab's tables have
+/// it, on both sides alike.
 fn undefined(name: &str, input: &Input, compiled: &Compiled, focus: &Focus) -> Vec<String> {
     // The list is made once more, and only where there may be a tie.
     if !input.loaded.diagnostics.iter().any(|finding| finding.code == code::TIED_POLICIES) {
@@ -118,7 +116,7 @@ fn undefined(name: &str, input: &Input, compiled: &Compiled, focus: &Focus) -> V
     let words = |tie: &Vec<PolicyRef>| {
         let names: Vec<String> =
             tie.iter().map(|policy| format!("{} {}", policy.kind, policy.name)).collect();
-        format!("{name}: {} {LEFT_OPEN}", names.join(" and "))
+        format!("{name}: {} of one priority decide, and the API leaves their order open", names.join(" and "))
     };
     ties.iter().map(words).collect()
 }
