@@ -7,11 +7,12 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use netlab_plugin::evidence::Transport;
 
 use super::{Class, Effect, Hit, Rule};
 use crate::bundle::layout;
-use crate::view::{Ask, PolicyVerdict, Reach, Seen, Segments, View};
+use crate::view::{Ask, PolicyVerdict, Reach, Seen, Segments, Server, View};
 
 pub(super) const RULE: Rule = Rule {
     mode: "F07",
@@ -43,8 +44,8 @@ fn test(view: &View<'_>) -> Option<Hit> {
     if !segments.endpoints_fail()
         || !segments.endpoints_fail_tcp()
         || !udp.into_iter().all(silent)
-        || segments.vip_udp.answered > 0
         || tcp.into_iter().any(|seen| seen.answered > 0)
+        || something_came(view)
         || !of_the_pod_alone(view, &segments)
     {
         return None;
@@ -110,6 +111,14 @@ fn names_of_now(view: &View<'_>) -> Vec<String> {
     if made_up.is_empty() { others } else { made_up }
 }
 
+/// Whether the pod got any answer of the cluster's DNS at all, whatever it asked for: what drops replies for a policy lets
+/// none through. What lets some through goes by size, rate or chance.
+fn something_came(view: &View<'_>) -> bool {
+    let of_cluster =
+        |address: IpAddr| matches!(view.server(address), Some(Server::ClusterDns(_) | Server::DnsPod(_)));
+    view.rows(&Ask::from_pod()).iter().any(|(_, probe)| probe.answers_seen() > 0 && of_cluster(probe.server))
+}
+
 /// True when the node is answered by a server, and by every server that policy lets it ask.
 fn of_the_pod_alone(view: &View<'_>, segments: &Segments) -> bool {
     let admitted = |to: &std::net::SocketAddr| {
@@ -122,7 +131,7 @@ fn of_the_pod_alone(view: &View<'_>, segments: &Segments) -> bool {
 /// Whether the node's routes (`ip route`, `ip -6 route`) lead to an address by more than the default: the longest prefix counts.
 /// A default route never leads to a pod of the node itself.
 fn has_way(text: &str, address: IpAddr) -> bool {
-    let mut best: Option<(u32, bool)> = None;
+    let mut best: Option<(u8, bool)> = None;
     let mut inside = false;
     for line in text.lines() {
         if let Some(command) = line.strip_prefix('#') {
@@ -148,22 +157,7 @@ fn has_way(text: &str, address: IpAddr) -> bool {
 }
 
 /// The length of a prefix that holds the address.
-fn covers(prefix: &str, address: IpAddr) -> Option<u32> {
-    let (network, length) = match prefix.split_once('/') {
-        Some((network, length)) => (network, Some(length.parse::<u32>().ok()?)),
-        None => (prefix, None),
-    };
-    match (network.parse().ok()?, address) {
-        (IpAddr::V4(network), IpAddr::V4(address)) => {
-            let length = length.unwrap_or(32);
-            let apart = u32::from(network) ^ u32::from(address);
-            (length <= 32 && apart.leading_zeros() >= length && length > 0).then_some(length)
-        }
-        (IpAddr::V6(network), IpAddr::V6(address)) => {
-            let length = length.unwrap_or(128);
-            let apart = u128::from(network) ^ u128::from(address);
-            (length <= 128 && apart.leading_zeros() >= length && length > 0).then_some(length)
-        }
-        _ => None,
-    }
+fn covers(prefix: &str, address: IpAddr) -> Option<u8> {
+    let network: IpNet = prefix.parse().or_else(|_| prefix.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    (network.prefix_len() > 0 && network.contains(&address)).then_some(network.prefix_len())
 }
