@@ -28,7 +28,7 @@ fn examine(view: &View<'_>) -> Option<CheckOutcome> {
     if let Some(first) = replay.unasked.first() {
         let line = format!("{libc}: {} candidates for `{name}`", candidates.len());
         let outcome = CheckOutcome::warning(line).citing([layout::POD_RESOLV_CONF]);
-        return Some(outcome.without(format!("{first} was not asked")));
+        return Some(outcome.without(format!("no question for {first} is recorded")));
     }
     let queries = replay.plan.cost.queries;
     let plural = if queries == 1 { "query" } else { "queries" };

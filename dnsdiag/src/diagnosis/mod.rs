@@ -303,7 +303,7 @@ fn not_examined(view: &View<'_>, outcomes: &[(String, String, CheckOutcome)]) ->
         );
     }
     if view.knows(layout::PROBES) && view.outside().is_empty() {
-        all.insert("upstream: no name outside of the cluster was asked".to_owned());
+        all.insert("upstream: no question for a name outside of the cluster is recorded".to_owned());
     }
     if view.knows(layout::PROBES)
         && view.asks_from_one_socket()

@@ -1,8 +1,9 @@
 //! What goes wrong for the pod: the failures that a verdict has to explain.
 //!
-//! Invariant: a failure is a row of the pod that harms what its resolver does, the report, the model's lookup of a name, or an open socket that nobody answers; a fact that
-//! could make something fail is none. What nobody asked does not fail, and what the pod never waits for harms nothing: a
-//! nameserver behind one that answers, a denial of a name that should not exist.
+//! Invariant: a failure is a row of the pod that harms what its resolver does, the report, the model's lookup of a name, or an
+//! open socket that nobody answers; a fact that could make something fail is none. What nobody asked does not fail, and what
+//! the pod never waits for harms nothing: a nameserver behind one that answers, a denial of a name that should not exist.
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
