@@ -13,7 +13,7 @@ use super::ground::{DIRECTIONS, Ground, is_written, rules};
 use super::nearest::nearest_word;
 use crate::diagnostic::{Diagnostic, code};
 use crate::model::cluster::Pod;
-use crate::model::policy::{PeerMatch, Policy, PolicyKind, Port, Rule};
+use crate::model::policy::{Peer, PeerMatch, Policy, PolicyKind, Port, Rule};
 use crate::model::port::{PortMatch, Protocol};
 use crate::policy::groups::GroupIndex;
 
@@ -72,12 +72,48 @@ fn names(ground: &Ground<'_>, policy: &Policy, direction: Direction, rule: &Rule
     if all.is_empty() {
         return Vec::new();
     }
-    let Some(groups) = destinations(ground, policy, direction, rule) else { return Vec::new() };
+    let Some(groups) = destinations(ground, policy, direction, rule) else {
+        return all.iter().filter_map(|name| nowhere(ground, policy, rule, name)).collect();
+    };
     let pods: Vec<&Pod> = ground.subjects(&groups).map(|(_, pod)| pod).collect();
     if pods.is_empty() {
         return Vec::new();
     }
     all.iter().filter_map(|name| judge(policy, direction, name, &pods)).collect()
+}
+
+/// A name towards addresses: only pods have names for ports, and none that has this one can be there.
+fn nowhere(ground: &Ground<'_>, policy: &Policy, rule: &Rule, name: &Written<'_>) -> Option<Finding> {
+    let peers = rule.peers.as_deref()?;
+    let may_be = |peer: &Peer, pod: &Pod| match &peer.matches {
+        PeerMatch::Block(block) => {
+            let is_unknown = pod.synthetic_addresses || pod.addresses.is_empty();
+            is_unknown || pod.addresses.iter().any(|address| block.contains(*address))
+        }
+        // Pods in the host's network are where their node is; what a domain name stands for is not known.
+        PeerMatch::Pods(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => true,
+    };
+    let called = |pod: &&Pod| {
+        let mut ports = pod.ports.iter();
+        ports.any(|port| port.name.as_deref() == Some(name.name) && name.protocols.contains(&port.protocol))
+    };
+    let mut pods = ground.cluster.pods.values().filter(|pod| !pod.terminal).filter(called);
+    if ground.has_no_pods() || pods.any(|pod| peers.iter().any(|peer| may_be(peer, pod))) {
+        return None;
+    }
+    let message = format!(
+        "no pod in these blocks has a port called `{}`, and other addresses have no names for ports: this element \
+         matches nothing",
+        name.name
+    );
+    let diagnostic =
+        Diagnostic::warning(code::PORT_NAME_UNKNOWN, message).with_hint("write the port's number");
+    Some(Finding::at(policy, &written_path(policy, name), diagnostic))
+}
+
+fn written_path(policy: &Policy, name: &Written<'_>) -> String {
+    let path = ["port", "namedPort", "destinationNamedPort"].map(|field| format!("{}.{field}", name.path));
+    path.into_iter().find(|path| is_written(policy, path)).unwrap_or_else(|| name.path.to_owned())
 }
 
 fn judge(policy: &Policy, direction: Direction, name: &Written<'_>, pods: &[&Pod]) -> Option<Finding> {
@@ -92,9 +128,7 @@ fn judge(policy: &Policy, direction: Direction, name: &Written<'_>, pods: &[&Pod
         .filter(|(protocol, _)| name.protocols.contains(protocol))
         .map(|(_, port)| *port)
         .collect();
-    let field = ["port", "namedPort", "destinationNamedPort"];
-    let path = field.map(|field| format!("{}.{field}", name.path));
-    let path = path.into_iter().find(|path| is_written(policy, path)).unwrap_or_else(|| name.path.to_owned());
+    let path = written_path(policy, name);
     let whose = if direction == Direction::Ingress { "of the selected pods" } else { "of the peers' pods" };
     if found.len() > 1 && direction == Direction::Egress {
         let numbers: Vec<String> = found.iter().map(ToString::to_string).collect();

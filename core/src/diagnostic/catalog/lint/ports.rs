@@ -25,7 +25,7 @@ pub(super) const PAGES: [Page; 4] = [
         title: "a port name that none of the destination pods has",
         explanation: "A name is looked up among the container ports of each destination pod: for ingress the selected \
                       pods, for egress the peers. A pod that listens on the port without declaring its name is not \
-                      matched, and neither is the name of a Service's port.",
+                      matched, and neither is the name of a Service's port. Addresses outside have no names at all.",
         bad: about_api!(
             "  ingress:\n  - from: [{podSelector: {matchLabels: {app: web}}}]\n    ports: [{port: https}]\n"
         ),
