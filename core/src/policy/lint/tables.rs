@@ -2,22 +2,36 @@
 
 use netlab_ebpf::abi::Direction;
 
+use super::ground::Ground;
 use crate::model::port::{PortRange, Protocol};
 use crate::policy::change::{PortClass, Verdict};
 use crate::policy::classes::ClassIndex;
 use crate::policy::connections::Allowed;
-use crate::policy::ruleset::Table;
+use crate::policy::decide::Decision;
+use crate::policy::ruleset::{Row, Table};
 
 /// What a table says of a port towards, or from, addresses of a class.
 pub(super) fn verdict(table: &Table, class: ClassIndex, protocol: Protocol, port: u16) -> Verdict {
     let row = &table.rows[table.row(class) as usize];
-    port_class(table, protocol, port).map_or(Verdict::Deny, |index| table.decide(row, index).verdict)
+    decision(table, row, protocol, port).map_or(Verdict::Deny, |decision| decision.verdict)
 }
 
-/// True when some row of a table, so somebody, is allowed a port.
-pub(super) fn allows_somebody(table: &Table, protocol: Protocol, port: u16) -> bool {
-    port_class(table, protocol, port)
-        .is_some_and(|index| table.rows.iter().any(|row| table.decide(row, index).verdict == Verdict::Allow))
+/// How a port is decided for the peers of a row.
+pub(super) fn decision(table: &Table, row: &Row, protocol: Protocol, port: u16) -> Option<Decision> {
+    port_class(table, protocol, port).map(|index| table.decide(row, index))
+}
+
+/// True when somebody is allowed a port.
+pub(super) fn allows_somebody(ground: &Ground<'_>, table: &Table, protocol: Protocol, port: u16) -> bool {
+    port_class(table, protocol, port).is_some_and(|index| {
+        rows(ground, table).any(|row| table.decide(row, index).verdict == Verdict::Allow)
+    })
+}
+
+/// The rows that are of some class.
+pub(super) fn rows<'t>(ground: &Ground<'_>, table: &'t Table) -> impl Iterator<Item = &'t Row> {
+    let all_are_named = table.row_of.len() >= ground.rulesets.class_numbers.len();
+    table.rows.iter().skip(usize::from(all_are_named))
 }
 
 /// The port class of a port; classes cover every port.

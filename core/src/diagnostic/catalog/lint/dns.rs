@@ -47,7 +47,8 @@ pub(super) const PAGES: [Page; 4] = [
                       included. What it may reach it then cannot find by name. The rule has to name the DNS pods and \
                       their own port, over UDP and TCP: most plugins see the pod behind the Service. Where everything \
                       is denied, it is told only if no pod of the namespace reaches DNS: who has thought of it for \
-                      some has thought of it.",
+                      some has thought of it. A Deny of an administrator's policy takes the way as well, whatever \
+                      NetworkPolicies admit; the rule that denies is named.",
         bad: egress!(""),
         good: egress!(dns_rule!("[{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]")),
     },
