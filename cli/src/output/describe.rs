@@ -108,13 +108,21 @@ fn sentence(text: &mut String, rule: &Sentence, way: &str) {
             paragraph(text, 5, &format!("{head} {way}"));
             for (index, peer) in peers.iter().enumerate() {
                 let or = if index == 0 { "   " } else { "OR " };
-                let matches = match peer.matches.as_slice() {
+                let mut matches = match peer.matches.as_slice() {
+                    [] if peer.unknown > 0 => "no pod or node is known to be in it".to_owned(),
                     [] => "nobody here now".to_owned(),
                     names if names.len() > MOST_NAMES => {
                         format!("{} and {} more", names[..MOST_NAMES].join(", "), names.len() - MOST_NAMES)
                     }
                     names => names.join(", "),
                 };
+                if peer.unknown > 0 {
+                    let _ = write!(
+                        matches,
+                        " ({} without an address in the input)",
+                        counted(peer.unknown, "pod")
+                    );
+                }
                 paragraph(text, 7, &format!("{or}{}: {matches}", peer.reads));
             }
         }

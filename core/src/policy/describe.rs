@@ -8,11 +8,13 @@ mod words;
 
 use std::collections::BTreeSet;
 
+use ipnet::IpNet;
 use netlab_ebpf::abi::Direction;
 use serde::Serialize;
 
 use super::near_miss::{failing, has, list};
 use super::provenance::{PolicyRef, RuleRef, policy_ref};
+use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, Labels, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, PeerMatch, PodSelector, Policies, Policy, PolicyTier, Rule};
 
@@ -103,8 +105,10 @@ pub struct Phrase {
     pub path: String,
     /// How it reads: `pods with app=api AND in a namespace with team=shop`.
     pub reads: String,
-    /// The workloads or pods that it matches now, the pod itself left out; sorted.
+    /// The workloads, pods or nodes that it matches now, the pod itself left out; sorted.
     pub matches: Vec<String>,
+    /// For a block: how many other pods' addresses the input does not have, so that it may hold them as well.
+    pub unknown: usize,
 }
 
 /// A policy that nearly selects the pod.
@@ -152,6 +156,11 @@ fn exempt() -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec()
+}
+
+/// True when the input does not have the pod's address.
+fn is_nowhere(pod: &Pod) -> bool {
+    pod.synthetic_addresses || pod.addresses.is_empty()
 }
 
 struct View<'a> {
@@ -227,24 +236,50 @@ impl View<'_> {
                     path: peer.path.to_string(),
                     reads: words::peer(&peer.matches),
                     matches: self.present(&peer.matches),
+                    unknown: match peer.matches {
+                        PeerMatch::Block(ref block) => self.unknown(block),
+                        _ => 0,
+                    },
                 })
                 .collect(),
             everybody: rule.peers.is_none(),
         }
     }
 
-    /// The workloads that a peer matches now.
+    /// The other pods that policies act on.
+    fn others(&self) -> impl Iterator<Item = (&ObjectKey, &Pod)> {
+        self.cluster.pods.iter().filter(|(key, pod)| pod.is_policed() && *key != self.key)
+    }
+
+    /// How many pods without an address will have one that may be in a block: any, where their node's range is not known.
+    fn unknown(&self, block: &AddressBlock) -> usize {
+        let meets = |range: &IpNet| range.contains(&block.cidr) || block.cidr.contains(range);
+        let may_be = |pod: &Pod| {
+            let node = pod.node.as_ref().and_then(|name| self.cluster.nodes.get(name));
+            let ranges = node.map_or(&[][..], |node| &node.pod_cidrs);
+            ranges.is_empty() || ranges.iter().any(meets)
+        };
+        self.others().filter(|(_, pod)| is_nowhere(pod) && may_be(pod)).count()
+    }
+
+    /// The workloads and nodes that a peer matches now.
     fn present(&self, peer: &PeerMatch) -> Vec<String> {
         let mut names = BTreeSet::new();
-        if let PeerMatch::Nodes(selector) = peer {
-            let nodes = self.cluster.nodes.iter().filter(|(_, node)| selector.matches(&node.labels));
-            names.extend(nodes.map(|(name, _)| format!("node/{name}")));
+        for (name, node) in &self.cluster.nodes {
+            let matches = match peer {
+                PeerMatch::Nodes(selector) => selector.matches(&node.labels),
+                PeerMatch::Block(block) => node.addresses.iter().any(|address| block.contains(*address)),
+                PeerMatch::Pods(_) | PeerMatch::DomainNames(_) => false,
+            };
+            if matches {
+                names.insert(format!("node/{name}"));
+            }
         }
-        for (key, pod) in self.cluster.pods.iter().filter(|(key, pod)| pod.is_policed() && *key != self.key) {
+        for (key, pod) in self.others() {
             let matches = match peer {
                 PeerMatch::Pods(selector) => self.matches(selector, key, pod),
                 PeerMatch::Block(block) => {
-                    !pod.synthetic_addresses && pod.addresses.iter().any(|address| block.contains(*address))
+                    !is_nowhere(pod) && pod.addresses.iter().any(|address| block.contains(*address))
                 }
                 PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => false,
             };

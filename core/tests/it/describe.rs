@@ -92,6 +92,26 @@ fn absent_and_empty_read_as_the_api_means_them() {
 }
 
 #[test]
+fn a_block_tells_who_is_in_it_and_whose_address_is_not_known() {
+    let policy = network_policy(
+        "db",
+        "{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 10.244.0.0/16}}, \
+         {ipBlock: {cidr: 192.168.0.0/24}}, {podSelector: {matchLabels: {app: none}}}]}]}",
+    );
+    let more = "{apiVersion: v1, kind: Pod, metadata: {name: far, namespace: x}, status: {podIP: 10.244.3.4}}\n---\n\
+                {apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {addresses: [{type: InternalIP, \
+                address: 192.168.0.7}]}}\n---\n";
+    let story = told(&(CLUSTER.to_owned() + more + &policy), "x", "db").ingress;
+    let peers = story.policies.iter().flat_map(|chapter| &chapter.rules).flat_map(|rule| &rule.peers);
+    let found: Vec<(Vec<String>, usize)> = peers.map(|peer| (peer.matches.clone(), peer.unknown)).collect();
+    assert_eq!(
+        found,
+        [(vec!["x/far".to_owned()], 3), (vec!["node/node-1".to_owned()], 3), (Vec::new(), 0)],
+        "three pods have no address yet, which says nothing about selectors"
+    );
+}
+
+#[test]
 fn what_does_not_select_is_a_near_miss_only_when_it_looks_like_a_slip() {
     let text = CLUSTER.to_owned()
         + &network_policy("slip", "{podSelector: {matchLabels: {app: bd}}}")
