@@ -11,6 +11,7 @@ use super::select::{NodeTopology, Outcome, Selection, TrafficPolicy, select};
 use super::slices::{self, ByService, ENDPOINTS_PER_SLICE, Slices};
 use super::{RouteKind, ServicePortName, backends};
 use crate::model::cluster::{Cluster, Node, ObjectKey};
+use crate::model::port::Protocol;
 use crate::model::service::{AddressType, Service, ServicePort};
 use ipnet::IpNet;
 
@@ -33,6 +34,10 @@ pub struct ExpectedPort {
     pub addresses: Vec<IpAddr>,
     /// Endpoints that answer wherever they are, ready or not: connections to others lead nowhere.
     pub answering: Vec<SocketAddr>,
+    /// Endpoints whose pods are ending.
+    pub ending: Vec<SocketAddr>,
+    /// All ports of the Service, in their order.
+    pub siblings: Vec<(u16, Protocol)>,
     /// Addresses by which it is asked.
     pub frontends: Vec<ExpectedFrontend>,
     /// Which traffic stays on the node.
@@ -62,7 +67,7 @@ pub struct FrontendKey {
     /// The port.
     pub port: u16,
     /// The protocol.
-    pub protocol: crate::model::port::Protocol,
+    pub protocol: Protocol,
 }
 
 impl std::fmt::Display for FrontendKey {
@@ -187,6 +192,8 @@ fn of_service<'a>(
                 .filter(|one| one.serving || one.ready)
                 .map(|one| one.address)
                 .collect(),
+            ending: backends.iter().filter(|one| one.terminating).map(|one| one.address).collect(),
+            siblings: service.ports.iter().map(|port| (port.port, port.protocol)).collect(),
             frontends: frontends(service, port, *cluster_ip, policy, &selection),
             cluster: selection.cluster,
             local: selection.local,

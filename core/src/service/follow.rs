@@ -39,6 +39,10 @@ pub struct Followed {
     /// Endpoints that see the address of a client outside in place of the node's: those on other nodes answer past this
     /// one, and clients take no such answer.
     pub keep_source: std::collections::BTreeSet<SocketAddr>,
+    /// Whether answers come with an address that no client asked, so that none takes them.
+    pub unanswered: bool,
+    /// What should happen to these clients' packets, where that is not what the address's others get.
+    pub action: Option<super::expected::Action>,
     /// What may become of packets by rules with conditions that no dump tells, in words; they are taken to pass.
     pub unsure: Vec<String>,
     /// How many rules a packet is compared with until it is decided, on average.

@@ -225,14 +225,7 @@ impl Rules {
                 let of = |client: &Client| (*client, nftables::follow(dump, key, *client, port));
                 clients.iter().map(of).collect()
             }
-            (Self::Cilium(dump), RouteKind::ClusterIp) => {
-                // The node's own sockets ask the same maps.
-                let followed = cilium::follow(dump, key, Client::Pod);
-                vec![(Client::Pod, followed.clone()), (Client::Node, followed)]
-            }
-            (Self::Cilium(dump), _) => {
-                vec![(Client::Outside, cilium::follow(dump, key, Client::Outside))]
-            }
+            (Self::Cilium(dump), _) => cilium::follow(dump, port, frontend),
         }
     }
 
@@ -322,12 +315,15 @@ fn trace_port(
     let mut strange = Vec::new();
     let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
     for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
-        let answering = port.endpoints(frontend.action);
+        let action = followed.action.unwrap_or(frontend.action);
+        let answering = port.endpoints(action);
         // Answers that come past this node are none.
-        let is_heard = |to: &&SocketAddr| !followed.keep_source.contains(to) || port.on_node.contains(to);
+        let is_heard = |to: &&SocketAddr| {
+            !followed.unanswered && (!followed.keep_source.contains(to) || port.on_node.contains(to))
+        };
         let heard: Vec<SocketAddr> = answering.iter().filter(is_heard).copied().collect();
         let sees = followed.shares.symptom(&heard);
-        let symptom = if answering.is_empty() { expected_end(frontend.action, sees, rules) } else { sees };
+        let symptom = if answering.is_empty() { expected_end(action, sees, rules) } else { sees };
         unread.extend(followed.unread);
         strange.extend(followed.strange);
         not_examined.extend(followed.unsure);
@@ -337,7 +333,7 @@ fn trace_port(
             address: frontend.key.to_string(),
             symptom,
             sees,
-            by_design: by_design(frontend, node),
+            by_design: by_design(frontend.kind, from, action, node),
             source_ranges: Some(&port.source_ranges)
                 .filter(|ranges| {
                     frontend.kind == RouteKind::LoadBalancer && !answering.is_empty() && !ranges.is_empty()
@@ -345,7 +341,7 @@ fn trace_port(
                 .map(|ranges| ranges.iter().map(ToString::to_string).collect()),
             shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
-        if from == Client::Pod {
+        if from == Client::Pod && frontend.kind == RouteKind::ClusterIp {
             hops = followed.hops;
         }
     }
@@ -416,12 +412,12 @@ fn trace_port(
 }
 
 /// Why connections to an address fail as they should.
-fn by_design(frontend: &ExpectedFrontend, node: &str) -> Option<String> {
-    let policy = match frontend.kind {
-        RouteKind::ClusterIp => "internalTrafficPolicy",
+fn by_design(kind: RouteKind, from: Client, action: Action, node: &str) -> Option<String> {
+    let policy = match (kind, from) {
+        (RouteKind::ClusterIp, _) | (_, Client::Pod | Client::Node) => "internalTrafficPolicy",
         _ => "externalTrafficPolicy",
     };
-    match frontend.action {
+    match action {
         Action::Cluster | Action::Local => None,
         Action::Refuse => Some("refused by design: no endpoint answers anywhere".to_owned()),
         Action::Drop => Some(format!(

@@ -29,6 +29,7 @@ mod oracle_generator;
 mod service_beyond;
 mod service_changed;
 mod service_cilium;
+mod service_cilium_mutants;
 mod service_comparison;
 mod service_conntrack;
 mod service_endpoints;

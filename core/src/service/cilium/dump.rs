@@ -4,7 +4,7 @@
 //! keys and values, or, when it is empty, by the name that it is given under. A row that has other sizes than the first
 //! one's is an error and not left out. Numbers of the host are little-endian.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::Value;
@@ -64,6 +64,8 @@ pub struct Dump {
     pub backends: Option<BTreeMap<u32, Backend>>,
     /// What replies are written back to, by number; `None` when the map was not given.
     pub reverse: Option<BTreeMap<u16, SocketAddr>>,
+    /// Addresses that have rows of node ports: the node's own, as Cilium knows them.
+    pub node_addresses: BTreeSet<IpAddr>,
 }
 
 /// `struct lb4_key` and `lb6_key`.
@@ -104,6 +106,8 @@ pub struct ServiceRow {
     pub word: u32,
     /// How many slots are used.
     pub count: u16,
+    /// How many slots behind them are kept and not used (`qcount`): ending, or in quarantine.
+    pub unused: u16,
     /// The number under which replies are written back.
     pub reverse: u16,
     /// `flags`.
@@ -113,12 +117,36 @@ pub struct ServiceRow {
 }
 
 impl ServiceRow {
+    /// An external address.
+    pub const EXTERNAL_IP: u8 = 1;
+    /// A node port.
+    pub const NODE_PORT: u8 = 2;
+    /// `externalTrafficPolicy: Local`.
+    pub const EXTERNAL_LOCAL: u8 = 4;
+    /// A container's `hostPort`.
+    pub const HOST_PORT: u8 = 8;
     /// `sessionAffinity: ClientIP`.
     pub const AFFINITY: u8 = 16;
+    /// A balancer's address.
+    pub const LOAD_BALANCER: u8 = 32;
+    /// Clients outside may ask.
+    pub const ROUTABLE: u8 = 64;
     /// Source ranges are looked up.
     pub const SOURCE_RANGE: u8 = 128;
+    /// In `flags2`: a `CiliumLocalRedirectPolicy` has it.
+    pub const REDIRECTED: u8 = 1;
+    /// In `flags2`: translated to the other family.
+    pub const OTHER_FAMILY: u8 = 2;
+    /// In `flags2`: a proxy of the node takes its packets.
+    pub const PROXIED: u8 = 4;
+    /// In `flags2`: only by the loopback.
+    pub const LOOPBACK: u8 = 8;
+    /// In `flags2`: `internalTrafficPolicy: Local`.
+    pub const INTERNAL_LOCAL: u8 = 16;
     /// In `flags2`: there is a row for clients inside, too.
     pub const TWO_SCOPES: u8 = 32;
+    /// In `flags2` of a frontend: the source ranges are those that may not come. In a slot: in quarantine.
+    pub const RANGES_DENY: u8 = 64;
 
     /// Seconds for which a client stays, when it does.
     #[must_use]
@@ -132,8 +160,31 @@ impl ServiceRow {
 pub struct Backend {
     /// `address` and `port`.
     pub address: SocketAddr,
+    /// `proto`: 0 in older versions, whatever the protocol.
+    pub protocol: u8,
     /// `flags`: 0 active, 1 ending, 2 in quarantine, 3 under maintenance.
     pub state: u8,
+    /// `cluster_id`: 0 for this one.
+    pub cluster: u16,
+}
+
+impl Backend {
+    /// New connections may go there.
+    pub const ACTIVE: u8 = 0;
+    /// Its pod is ending.
+    pub const ENDING: u8 = 1;
+
+    /// Its state in words.
+    #[must_use]
+    pub fn state_words(&self) -> String {
+        match self.state {
+            Self::ACTIVE => "active".to_owned(),
+            Self::ENDING => "ending".to_owned(),
+            2 => "in quarantine".to_owned(),
+            3 => "under maintenance".to_owned(),
+            other => format!("in state {other}, which is none"),
+        }
+    }
 }
 
 /// Bytes of keys and values, in the order of the families' maps.
@@ -259,6 +310,11 @@ pub fn assemble(maps: &[RawMap]) -> Result<Vec<Dump>, DumpError> {
             }
         }
         if any {
+            let of_node = |(key, row): (&ServiceKey, &ServiceRow)| {
+                let is = key.slot == 0 && row.flags & ServiceRow::NODE_PORT != 0;
+                Some(key.address).filter(|address| is && !address.is_unspecified())
+            };
+            dump.node_addresses = dump.services.iter().filter_map(of_node).collect();
             dumps.push(dump);
         }
     }
@@ -303,6 +359,7 @@ fn service(family: AddressType, key: Bytes<'_>, value: Bytes<'_>) -> Option<(Ser
         word: value.host32(0)?,
         count: value.host16(4)?,
         reverse: value.net16(6)?,
+        unused: value.host16(10)?,
         flags,
         flags2,
     };
@@ -316,6 +373,6 @@ fn address(family: AddressType, value: Bytes<'_>) -> Option<SocketAddr> {
 
 fn backend(family: AddressType, value: Bytes<'_>) -> Option<Backend> {
     let (_, end) = value.ip(family)?;
-    let [_protocol, state] = value.at(end + 2)?;
-    Some(Backend { address: address(family, value)?, state })
+    let [protocol, state] = value.at(end + 2)?;
+    Some(Backend { address: address(family, value)?, protocol, state, cluster: value.host16(end + 4)? })
 }

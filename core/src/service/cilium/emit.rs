@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
-use super::dump::{INSIDE, ServiceKey, ServiceRow};
-use super::follow::key;
-use super::names;
+use super::dump::{Backend, INSIDE, ServiceKey, ServiceRow};
+use super::follow::{inside, key};
+use super::{bits, names};
 use crate::model::service::AddressType;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedFrontend, ExpectedPort};
@@ -43,40 +43,49 @@ struct Maps {
 impl Maps {
     fn frontend(&mut self, port: &ExpectedPort, frontend: &ExpectedFrontend) {
         let first = key(port.family, frontend.key);
+        let of_node: &[IpAddr] = if frontend.kind == RouteKind::NodePort { &port.addresses } else { &[] };
+        self.rows(port, frontend, first);
+        for address in of_node {
+            self.rows(port, frontend, ServiceKey { address: *address, ..first });
+        }
+    }
+
+    fn rows(&mut self, port: &ExpectedPort, frontend: &ExpectedFrontend, first: ServiceKey) {
         let number = u16::try_from(self.reverse.len() + 1).unwrap_or(u16::MAX);
         let asked = SocketAddr::new(first.address, first.port);
         self.reverse.push(row(&number.to_be_bytes(), &socket(asked)));
         // Clients outside and inside see other endpoints where only one of the two policies is Local.
-        let external = frontend.kind != RouteKind::ClusterIp;
-        let two = external && port.policy.external_local != port.policy.internal_local;
-        let inside = if port.policy.internal_local { &port.local } else { &port.cluster };
-        let scopes = [(0, port.endpoints(frontend.action)), (INSIDE, inside)];
-        for (scope, endpoints) in scopes.into_iter().take(if two { 2 } else { 1 }) {
-            let mut flags = 0;
-            if port.affinity.is_some() {
-                flags |= ServiceRow::AFFINITY;
-            }
-            if frontend.kind == RouteKind::LoadBalancer && !port.source_ranges.is_empty() {
-                flags |= ServiceRow::SOURCE_RANGE;
-            }
-            let flags2 = if two { ServiceRow::TWO_SCOPES } else { 0 };
-            let slots =
-                endpoints.iter().map(|endpoint| self.number(*endpoint, first.protocol)).collect::<Vec<_>>();
+        let inside = Some(frontend.kind)
+            .filter(|kind| *kind != RouteKind::ClusterIp)
+            .and_then(|_| inside(port, frontend.action));
+        let of_kind = (frontend.kind, inside.is_some());
+        let (flags, flags2) = bits::of(port, of_kind, first.address.is_unspecified());
+        let scopes = [Some((0, frontend.action)), inside.map(|action| (INSIDE, action))];
+        for (scope, action) in scopes.into_iter().flatten() {
+            let endpoints = port.endpoints(action);
+            let slots = endpoints
+                .iter()
+                .map(|endpoint| {
+                    let state =
+                        if port.ending.contains(endpoint) { Backend::ENDING } else { Backend::ACTIVE };
+                    self.number(*endpoint, first.protocol, state)
+                })
+                .collect::<Vec<_>>();
             let count = u16::try_from(slots.len()).unwrap_or(u16::MAX);
             let words = std::iter::once((port.affinity.unwrap_or_default(), count))
                 .chain(slots.into_iter().map(|id| (id, 0)));
             for (slot, (word, count)) in (0..).zip(words) {
-                let value = ServiceRow { word, count, reverse: number, flags, flags2 };
+                let value = ServiceRow { word, count, unused: 0, reverse: number, flags, flags2 };
                 self.services.push(row(&key_bytes(ServiceKey { scope, slot, ..first }), &value_bytes(value)));
             }
         }
     }
 
-    fn number(&mut self, endpoint: SocketAddr, protocol: u8) -> u32 {
+    fn number(&mut self, endpoint: SocketAddr, protocol: u8, state: u8) -> u32 {
         let next = u32::try_from(self.numbers.len() + 1).unwrap_or(u32::MAX);
         let number = *self.numbers.entry((endpoint, protocol)).or_insert(next);
         if number == next {
-            let value = [socket(endpoint), vec![protocol, 0, 0, 0, 0, 0]].concat();
+            let value = [socket(endpoint), vec![protocol, state, 0, 0, 0, 0]].concat();
             self.backends.push(row(&number.to_le_bytes(), &value));
         }
         number
@@ -103,7 +112,8 @@ fn value_bytes(row: ServiceRow) -> Vec<u8> {
     let mut bytes = row.word.to_le_bytes().to_vec();
     bytes.extend(row.count.to_le_bytes());
     bytes.extend(row.reverse.to_be_bytes());
-    bytes.extend([row.flags, row.flags2, 0, 0]);
+    bytes.extend([row.flags, row.flags2]);
+    bytes.extend(row.unused.to_le_bytes());
     bytes
 }
 

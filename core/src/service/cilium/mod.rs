@@ -5,6 +5,7 @@
 //! kube-proxy's model, and whoever shows a comparison says so. Does not know source ranges, Maglev tables and affinity
 //! entries, nodes that are big-endian, nor what `service-no-backend-response` says: refusing is assumed, the default.
 
+mod bits;
 mod compare;
 pub mod dump;
 mod emit;
