@@ -10,6 +10,7 @@ use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortR
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::Service;
 use netlab_core::policy::backends::{ServiceError, backends, service};
+use netlab_core::policy::headless::named_ends;
 use netlab_core::policy::query::{End, owner};
 
 use crate::args::globals::Globals;
@@ -52,14 +53,12 @@ pub(crate) fn resolve(
             ResolvedEnd::Node(name) => ends.push(End::Node(name)),
             ResolvedEnd::Address(address) => ends.push(End::Address(address)),
             ResolvedEnd::Service(key) => {
-                let ports = service(cluster, &key).map_err(|error| unusable(flag, reference, &error))?;
-                let behind: BTreeSet<End> = ports
-                    .ports
-                    .iter()
-                    .flat_map(|port| backends(cluster, &key, port))
-                    .map(|backend| backend.end)
-                    .collect();
-                ends.extend(behind);
+                let found = service(cluster, &key).map_err(|error| unusable(flag, reference, &error))?;
+                let behind = || {
+                    let all = found.ports.iter().flat_map(|port| backends(cluster, &key, port));
+                    all.map(|backend| backend.end).collect::<BTreeSet<End>>()
+                };
+                ends.extend(if found.headless { named_ends(cluster, &key, found) } else { behind() });
             }
         }
     }

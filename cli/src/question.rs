@@ -11,8 +11,8 @@ use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef, ProtocolRef};
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
-use netlab_core::model::service::ServicePort;
-use netlab_core::policy::backends::{Backend, backends, service_port};
+use netlab_core::policy::backends::Backend;
+use netlab_core::policy::headless::{Behind, behind};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
 use serde::Serialize;
@@ -76,31 +76,33 @@ impl Question {
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
         if let Some(key) = ends::service_named(&args.to.endpoint, globals, cluster) {
-            let port = service_port_of(args, wanted, cluster, &key)?;
-            let behind = backends(cluster, &key, port);
+            let Behind { port, protocol, backends: behind, note } =
+                behind_service(args, wanted, cluster, &key)?;
             to = behind
                 .iter()
                 .map(|backend| backend.end.clone())
                 .collect::<BTreeSet<_>>()
                 .into_iter()
                 .collect();
-            let published = wanted.map_or(PortName::Number(port.port), |wanted| wanted.port.clone());
+            let published = wanted.map_or(PortName::Number(port), |wanted| wanted.port.clone());
             let asked = Asked {
                 from: from_text,
                 to: to_text,
-                protocol: port.protocol.as_str().to_owned(),
+                protocol: protocol.as_str().to_owned(),
                 port: Some(value(&published)),
             };
             let headless = cluster.services.get(&key).is_some_and(|found| found.headless);
-            let mut notes = about_service((&key, headless), port, &behind);
+            let mut notes = note.map_or_else(
+                || if headless { Vec::new() } else { about_service(&key, port, &behind) },
+                |note| vec![note],
+            );
             notes.splice(0..0, ends::about_address(&args.to.endpoint, &key));
             let found = cluster.services.get(&key);
             let addresses = match &args.to.endpoint {
                 EndpointRef::Address(address) => Some(vec![*address]),
                 EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
             };
-            let service =
-                Service::Backends { all: behind, addresses: addresses.unwrap_or_default(), port: port.port };
+            let service = Service::Backends { all: behind, addresses: addresses.unwrap_or_default(), port };
             let query = Query { from, to, service };
             return Ok(Self { query, asked, service: Some(NamedService { headless, notes }) });
         }
@@ -140,13 +142,13 @@ fn value(port: &PortName) -> serde_json::Value {
     }
 }
 
-/// The port of a Service that the arguments mean.
-fn service_port_of<'c>(
+/// What is behind the port of a Service that the arguments mean.
+fn behind_service(
     args: &PacketArgs,
     port: Option<&PortRef>,
-    cluster: &'c Cluster,
+    cluster: &Cluster,
     key: &ObjectKey,
-) -> Result<&'c ServicePort, Failure> {
+) -> Result<Behind, Failure> {
     let mut wanted = port.cloned();
     match (args.proto, wanted.as_mut()) {
         (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), _) => {
@@ -166,34 +168,23 @@ fn service_port_of<'c>(
         }
         _ => {}
     }
-    service_port(cluster, key, wanted.as_ref())
-        .map_err(|error| ends::unusable("--to", &args.to.endpoint, &error))
+    behind(cluster, key, wanted.as_ref()).map_err(|error| ends::unusable("--to", &args.to.endpoint, &error))
 }
 
 /// What the name of a Service hides: that it leads nowhere, or to another port.
-fn about_service((key, headless): (&ObjectKey, bool), port: &ServicePort, behind: &[Backend]) -> Vec<String> {
+fn about_service(key: &ObjectKey, port: u16, behind: &[Backend]) -> Vec<String> {
     if behind.is_empty() {
         return vec![format!(
-            "svc/{key} has no endpoint for port {}: a connection is refused, not denied",
-            port.port
+            "svc/{key} has no endpoint for port {port}: a connection is refused, not denied"
         )];
     }
     let ports: BTreeSet<u16> = behind.iter().map(|backend| backend.port).collect();
-    if ports.iter().eq([&port.port]) {
+    if ports.iter().eq([&port]) {
         return Vec::new();
     }
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-    if headless {
-        return vec![format!(
-            "svc/{key} is headless: nothing translates its port {}, and a client that sends there reaches no port of the \
-             Service; asked about is port {}, which its SRV records name",
-            port.port,
-            ports.join(" or ")
-        )];
-    }
     vec![format!(
-        "port {} of svc/{key} is port {} of its pods, which is the one that policies see",
-        port.port,
+        "port {port} of svc/{key} is port {} of its pods, which is the one that policies see",
         ports.join(" or ")
     )]
 }

@@ -94,6 +94,62 @@ fn an_address_of_a_service_stands_for_the_service() {
     assert!(run.stderr.contains("that is an address of svc/shop/api"), "{}", run.stderr);
 }
 
+/// A balancer admits its ranges alone, so a block of addresses outside is listed as far as it is within them.
+#[test]
+fn sources_outside_are_those_that_a_balancer_admits() {
+    const BALANCED: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced, namespace: shop}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.11
+  externalTrafficPolicy: POLICY
+  loadBalancerSourceRanges: [203.0.113.0/24, 198.18.0.0/15]
+  selector: {app: web}
+  ports: [{port: 8080, targetPort: 80}]
+status: {loadBalancer: {ingress: [{ip: 192.0.2.11}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: outside, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress: [{from: [{ipBlock: {cidr: 198.0.0.0/8}}, {ipBlock: {cidr: 203.0.113.64/26}}]}]
+";
+    let rows = |policy: &str, to: &str, more: &[&str]| {
+        let text = SHOP.to_owned() + &BALANCED.replace("POLICY", policy);
+        let arguments = ["policy", "connections", "-f", "-", "-n", "shop", "-o", "json", "--to", to];
+        let run = netlab_reading(&text, &[&arguments[..], more].concat());
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let rows: Vec<String> = json["connections"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|row| row["from"].as_str().unwrap_or_default().to_owned())
+            .filter(|from| !from.starts_with("shop/"))
+            .collect();
+        (rows, json["notes"].to_string())
+    };
+    let (all, _) = rows("Local", "web", &[]);
+    assert_eq!(all, ["198.0.0.0/8 + 203.0.113.64/26"], "to the pod itself");
+    let (found, notes) = rows("Local", "192.0.2.11", &[]);
+    assert_eq!(found, ["198.18.0.0/15 + 203.0.113.64/26"], "{notes}");
+    assert!(notes.contains("svc/shop/balanced admits only 203.0.113.0/24, 198.18.0.0/15 there"), "{notes}");
+    assert!(!notes.contains("undefined"), "{notes}");
+    let (found, notes) = rows("Local", "192.0.2.11", &["--from", "198.51.100.1"]);
+    assert_eq!(found, <[&str; 0]>::default(), "a policy admits it, the balancer does not: {notes}");
+    let (_, notes) = rows("Cluster", "192.0.2.11", &[]);
+    assert!(
+        notes.contains("(externalTrafficPolicy Cluster), so whether those listed get in is undefined"),
+        "{notes}"
+    );
+    // Of its own family alone, and seen with an address of a node.
+    let (found, notes) = rows("Local", "10.96.0.11", &[]);
+    assert_eq!(found, ["198.0.0.0/8 + 203.0.113.64/26"], "{notes}");
+    assert!(notes.contains("(a cluster IP), so whether those listed get in is undefined"), "{notes}");
+}
+
 /// A finished pod of a controller, or of nobody.
 fn finished(name: &str, phase: &str, owner: &str) -> String {
     format!(

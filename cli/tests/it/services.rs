@@ -382,24 +382,91 @@ fn a_client_outside_behind_a_cluster_ip_is_not_judged_by_its_own_address() {
     assert_eq!(verdict, "allow", "no policy sees it: {notes}");
 }
 
-#[test]
-fn a_headless_service_translates_no_port() {
-    let headless = BY_ADDRESS
+fn headless() -> String {
+    let text = BY_ADDRESS
         .replace("  type: LoadBalancer\n  clusterIPs: [10.96.0.7, 'fd00:96::7']\n", "  clusterIP: None\n")
         .replace(", nodePort: 30080", "")
         .replace(
             "  loadBalancerSourceRanges: [203.0.113.0/24, 10.0.0.0/8]\n  externalIPs: [198.51.100.7]\n",
             "",
         );
-    let headless = headless.split("status: {loadBalancer").next().expect("a text");
-    let question = |port: &str| {
-        let to = format!("svc/x/web:{port}");
-        netlab_reading(headless, &["policy", "eval", "-f", "-", "--from", "x/client", "--to", &to])
+    text.split("status: {loadBalancer").next().expect("a text").to_owned()
+}
+
+/// Its name leads to the pods, so a number is a port of theirs, whatever `targetPort` says.
+#[test]
+fn a_headless_service_translates_no_port() {
+    // Its port 80 has targetPort 8080, and web's pods are open at 8080 alone, then at 80 alone.
+    let admits = |port: u16| {
+        format!(
+            "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: one, namespace: x}}\nspec: {{podSelector: {{matchLabels: {{app: web}}}}, ingress: [{{ports: [{{port: {port}}}]}}]}}\n"
+        )
     };
-    let run = question("80");
-    let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("nothing translates its port 80"), "{said}{}", run.stderr);
-    assert!(!said.contains("is port 8080 of its pods"), "{said}");
+    for (open, to, verdict, said) in [
+        (
+            8080,
+            "80",
+            "deny",
+            "nothing translates its port 80, so asked is port 80 of its pods; its targetPort is 8080",
+        ),
+        (80, "80", "allow", "nothing translates its port 80"),
+        (8080, "8080", "allow", "has no port 8080/tcp; it is headless"),
+        (8080, "8080", "allow", "which is the targetPort of its port 80"),
+        (80, "8080", "deny", "asked is port 8080 of them"),
+        (8080, "9999", "deny", "asked is port 9999 of them"),
+    ] {
+        let text = headless() + &admits(open);
+        let to_port = format!("svc/x/web:{to}");
+        let ends = ["--from", "x/client", "--to", &to_port];
+        let ask = |command: &str, more: &[&str]| {
+            let head = ["policy", command, "-f", "-"];
+            netlab_reading(&text, &[&head[..], &ends, more].concat())
+        };
+        let run = ask("eval", &["-o", "json"]);
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(json["verdict"], verdict, "{open} {to}: {}", run.stdout);
+        assert!(json["notes"].to_string().contains(said), "{open} {to}: {}", json["notes"]);
+        let proof = ask("prove", &["--backend", "none", "--allow-simulated"]);
+        assert!(
+            proof.stdout.contains(&format!(" {verdict}")),
+            "{open} {to}: {}{}",
+            proof.stdout,
+            proof.stderr
+        );
+        let list = ask("connections", &["--external", "off"]);
+        assert_eq!(
+            list.stdout.contains(&format!("TCP {to}\n")),
+            verdict == "allow",
+            "{open} {to}: {}",
+            list.stdout
+        );
+        assert!(list.stderr.contains(said), "{open} {to}: {}", list.stderr);
+    }
+    // Both, where no port is named.
+    let text = headless() + &admits(80);
+    let run = netlab_reading(
+        &text,
+        &["policy", "connections", "-f", "-", "--external", "off", "--from", "x/client", "--to", "svc/x/web"],
+    );
+    assert!(run.stdout.contains("TCP 80\n"), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("nothing keeps clients to its ports"), "{}", run.stderr);
+}
+
+/// By its name a port is the one that SRV records name.
+#[test]
+fn a_named_port_of_a_headless_service_is_the_pods_own() {
+    let text = headless().replace("ports: [{port: 80", "ports: [{name: http, port: 80");
+    assert!(text.contains("name: http"), "{text}");
+    let run = netlab_reading(
+        &text,
+        &["policy", "eval", "-f", "-", "--from", "x/client", "--to", "svc/x/web:http", "-o", "json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let notes = json["notes"].to_string();
+    assert!(
+        notes.contains("asked is port 8080 of its pods, which the SRV records of its port http name"),
+        "{notes}"
+    );
 }
 
 /// Another node leads on from its port to endpoints, and nobody asked their policies.

@@ -164,7 +164,7 @@ pub fn backends(cluster: &Cluster, key: &ObjectKey, port: &ServicePort) -> Vec<B
             if any_ready { endpoint.ready } else { endpoint.is_usable_while_ending() }
         };
         found.extend(endpoints.iter().filter(used).map(|endpoint| Backend {
-            end: end(cluster, &key.namespace, endpoint),
+            end: end(cluster, &key.namespace, endpoint.address.ip(), endpoint.pod.as_deref()),
             address: endpoint.address.ip(),
             protocol: port.protocol,
             port: endpoint.address.port(),
@@ -224,9 +224,8 @@ pub fn led(
 }
 
 /// The pod that the slice names, if that has the address; else whoever has it.
-fn end(cluster: &Cluster, namespace: &str, endpoint: &select::Backend) -> End {
-    let address = endpoint.address.ip();
-    let named = endpoint.pod.as_ref().map(|name| ObjectKey::new(namespace, name));
+pub(super) fn end(cluster: &Cluster, namespace: &str, address: IpAddr, pod: Option<&str>) -> End {
+    let named = pod.map(|name| ObjectKey::new(namespace, name));
     let has_it = |key: &ObjectKey| cluster.pods.get(key).is_some_and(|pod| pod.addresses.contains(&address));
     named.filter(has_it).map_or_else(|| owner(cluster, address), End::Pod)
 }

@@ -123,6 +123,9 @@ pub struct Focus {
     pub ports_of: BTreeMap<End, Allowed>,
     /// Of these sources only pairs with these destinations: a node's proxy leads its pods to some endpoints of a Service.
     pub led: BTreeMap<ObjectKey, BTreeSet<End>>,
+    /// Of sources outside the cluster only those addresses: a balancer's `loadBalancerSourceRanges`, or the family of the
+    /// address that is asked.
+    pub admitted: Option<Vec<IpNet>>,
 }
 
 /// All connections.
@@ -163,6 +166,12 @@ impl Connections {
         (0..self.workloads().len()).any(|other| self.covers(position, other) || self.covers(other, position))
     }
 
+    /// Whether anything is listed from addresses outside the cluster.
+    pub fn has_source_outside(&self) -> bool {
+        let workloads = self.workloads().len();
+        self.list.iter().any(|connection| connection.from() >= workloads)
+    }
+
     /// What a connection allows.
     pub fn allowed(&self, connection: &Connection) -> &Allowed {
         &self.sets[connection.allowed as usize]
@@ -188,7 +197,12 @@ pub fn connections(cluster: &Cluster, rulesets: &Rulesets, focus: &Focus) -> Con
     let workloads = Workloads::new(cluster, rulesets);
     let mut matrix = Matrix::new(rulesets, workloads.profiles.len());
     let areas = if focus.workloads_only { Vec::new() } else { external::areas(&rulesets.classes.prefixes) };
-    let blocks = blocks(&workloads, rulesets, &areas, &mut matrix);
+    let mut blocks = blocks(&workloads, rulesets, &areas, &mut matrix);
+    if let Some(admitted) = &focus.admitted {
+        blocks.retain_mut(|block| external::narrow(&mut block.peer, admitted));
+        blocks.sort_by(|a, b| a.peer.cidrs.cmp(&b.peer.cidrs));
+        external::number_long_names(blocks.iter_mut().map(|block| &mut block.peer));
+    }
     let mut peers: Vec<Peer> = workloads.list.iter().map(|workload| workload.peer.clone()).collect();
     peers.extend(blocks.iter().map(|block| block.peer.clone()));
     let chosen = Chosen::new(cluster, rulesets, &workloads, &peers, focus);

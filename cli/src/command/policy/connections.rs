@@ -8,7 +8,7 @@ use netlab_core::envelope::Envelope;
 use netlab_core::input::{Loaded, owner_splits};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::{PortRange, Protocol};
-use netlab_core::model::service::ServicePort;
+use netlab_core::model::service::{Service, ServicePort};
 use netlab_core::policy::Scope;
 use netlab_core::policy::backends::{backends, led, service, service_port};
 use netlab_core::policy::connections::exposure::{Exposure, Future};
@@ -16,6 +16,8 @@ use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, alone, as_if_running, connections,
     finished, leave_out_finished, on_host_network, workload_of,
 };
+use netlab_core::policy::headless::behind;
+use netlab_core::policy::outside::Outside;
 use netlab_core::policy::query::{End, owner};
 use serde::Serialize;
 
@@ -56,16 +58,15 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         None => args.port.as_ref(),
     };
     let behind = to.and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
-    let mut led = BTreeMap::new();
-    let (ports, ports_of) = match behind {
+    let mut of_service = BehindService::default();
+    let ports = match behind {
         Some((to, key)) => {
             notes.extend(ends::about_address(to, &key));
-            let (ports_of, by_source) = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
-            led = by_source;
+            of_service = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
             // A Service that leads nowhere lists nothing.
-            (ports_of.is_empty().then(|| Allowed::from_ranges([])), ports_of)
+            of_service.ports.is_empty().then(|| Allowed::from_ranges([]))
         }
-        None => (port.map(ports).transpose()?, BTreeMap::new()),
+        None => port.map(ports).transpose()?,
     };
     let named: Vec<ObjectKey> = [args.from.as_ref(), to]
         .into_iter()
@@ -79,8 +80,9 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         to: ends("--to", to, globals, &input.loaded.cluster)?,
         about: about(globals, &input.loaded.cluster),
         ports,
-        ports_of,
-        led,
+        ports_of: of_service.ports,
+        led: of_service.led,
+        admitted: of_service.outside.admitted,
     };
     let one_of_several: Vec<&ObjectKey> =
         named.iter().filter(|key| siblings(&input.loaded.cluster, key) > 1).collect();
@@ -99,6 +101,8 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let incomplete = !input.not_examined.is_empty();
     let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
     notes.extend(notes_on(&answer.open_blocks, is_data));
+    notes.extend(of_service.outside.narrowed);
+    notes.extend(of_service.outside.undefined.filter(|_| answer.has_source_outside()));
     if !is_data {
         for note in &notes {
             terminal.remark(note);
@@ -233,8 +237,16 @@ fn ports(wanted: &PortRef) -> Result<Allowed, Failure> {
     Ok(Allowed::from_ranges(protocols.into_iter().map(|protocol| (protocol, PortRange::single(port)))))
 }
 
-/// By destination its ports, and by source its destinations.
-type Behind = (BTreeMap<End, Allowed>, BTreeMap<ObjectKey, BTreeSet<End>>);
+/// What a Service leads to.
+#[derive(Default)]
+struct BehindService {
+    /// By destination its ports.
+    ports: BTreeMap<End, Allowed>,
+    /// By source its destinations, where they are not all.
+    led: BTreeMap<ObjectKey, BTreeSet<End>>,
+    /// Which sources outside may come.
+    outside: Outside,
+}
 
 /// The ports on which each of the pods behind a Service listens for it, and to which of them each source is led, where that
 /// is not all.
@@ -244,11 +256,16 @@ fn ports_behind(
     wanted: Option<&PortRef>,
     cluster: &Cluster,
     notes: &mut Vec<String>,
-) -> Result<Behind, Failure> {
+) -> Result<BehindService, Failure> {
     let unusable = |error| ends::unusable("--to", to, &error);
+    let found = service(cluster, key).map_err(unusable)?;
+    if found.headless {
+        let ports = ports_of_headless(to, (key, found), wanted, cluster, notes)?;
+        return Ok(BehindService { ports, ..BehindService::default() });
+    }
     let chosen: Vec<&ServicePort> = match wanted {
         Some(_) => vec![service_port(cluster, key, wanted).map_err(unusable)?],
-        None => service(cluster, key).map_err(unusable)?.ports.iter().collect(),
+        None => found.ports.iter().collect(),
     };
     let mut ports: BTreeMap<End, Vec<(Protocol, PortRange)>> = BTreeMap::new();
     for backend in chosen.iter().flat_map(|port| backends(cluster, key, port)) {
@@ -260,11 +277,9 @@ fn ports_behind(
         let all = Allowed::from_ranges(ports.values().flatten().copied());
         format!("listed are the ports behind svc/{key}: {all}, of each end its own")
     });
-    let addresses = match (to, cluster.services.get(key)) {
-        (EndpointRef::Address(address), _) => vec![*address],
-        (EndpointRef::Named { .. }, service) => {
-            service.map(|service| service.cluster_ips.clone()).unwrap_or_default()
-        }
+    let addresses = match to {
+        EndpointRef::Address(address) => vec![*address],
+        EndpointRef::Named { .. } => found.cluster_ips.clone(),
     };
     let led = led(cluster, key, &chosen, &addresses);
     if led.is_some() && !ports.is_empty() {
@@ -273,7 +288,50 @@ fn ports_behind(
         ));
     }
     let ports = ports.into_iter().map(|(end, ports)| (end, Allowed::from_ranges(ports))).collect();
-    Ok((ports, led.unwrap_or_default()))
+    let outside = Outside::of(key, found, &addresses);
+    Ok(BehindService { ports, led: led.unwrap_or_default(), outside })
+}
+
+/// The ports of each pod that a headless Service's name leads to: those that are asked, else those that the Service has and
+/// those that its SRV records name.
+fn ports_of_headless(
+    to: &EndpointRef,
+    (key, service): (&ObjectKey, &Service),
+    wanted: Option<&PortRef>,
+    cluster: &Cluster,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<End, Allowed>, Failure> {
+    let asked: Vec<PortRef> = wanted.map_or_else(
+        || {
+            let of = |port: &ServicePort, name| PortRef { port: name, protocol: Some(port.protocol) };
+            let numbers = service.ports.iter().map(|port| of(port, PortName::Number(port.port)));
+            let names = service
+                .ports
+                .iter()
+                .filter_map(|port| port.name.as_ref().map(|name| of(port, PortName::Name(name.clone()))));
+            numbers.chain(names).collect()
+        },
+        |wanted| vec![wanted.clone()],
+    );
+    let mut ports: BTreeMap<End, Vec<(Protocol, PortRange)>> = BTreeMap::new();
+    for one in &asked {
+        let behind = behind(cluster, key, Some(one)).map_err(|error| ends::unusable("--to", to, &error))?;
+        if wanted.is_some() || behind.backends.is_empty() {
+            notes.extend(behind.note.filter(|note| !notes.contains(note)));
+        }
+        for backend in behind.backends {
+            ports.entry(backend.end).or_default().push((backend.protocol, PortRange::single(backend.port)));
+        }
+    }
+    let ports: BTreeMap<End, Allowed> =
+        ports.into_iter().map(|(end, ports)| (end, Allowed::from_ranges(ports))).collect();
+    if wanted.is_none() && !ports.is_empty() {
+        notes.push(format!(
+            "svc/{key} is headless: its name leads to its pods, and nothing keeps clients to its ports; listed are those that it \
+             has and those that its SRV records name"
+        ));
+    }
+    Ok(ports)
 }
 
 /// The pods that the listing is limited to, if it is.

@@ -127,6 +127,23 @@ pub(super) fn block(prefixes: &Prefixes, areas: &[&Area]) -> Option<Peer> {
     })
 }
 
+/// Leaves of a block what is within some nets; false when that is nothing.
+pub(super) fn narrow(block: &mut Peer, nets: &[IpNet]) -> bool {
+    let common = |one: &IpNet, other: &IpNet| {
+        let narrower = if one.prefix_len() >= other.prefix_len() { (one, other) } else { (other, one) };
+        narrower.1.contains(narrower.0).then_some(*narrower.0)
+    };
+    let both = block.cidrs.iter().flat_map(|cidr| nets.iter().filter_map(move |net| common(cidr, net)));
+    let left = IpNet::aggregate(&both.collect());
+    if left != block.cidrs {
+        let words = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
+        block.name.clone_from(&words);
+        block.id = words;
+        block.cidrs = left;
+    }
+    !block.cidrs.is_empty()
+}
+
 /// Gives blocks with long names, in their order, short ones: a name of many prefixes is no handle.
 pub(super) fn number_long_names<'a>(blocks: impl Iterator<Item = &'a mut Peer>) {
     for (index, peer) in (1..).zip(blocks) {

@@ -1,0 +1,60 @@
+//! Clients outside the cluster that ask by an address of a Service: which of them may, and whether policies see them.
+//!
+//! Invariant: about proxies alone, as `kube-proxy` has it; what policies make of the clients is asked elsewhere.
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::model::cluster::ObjectKey;
+use crate::model::service::{AddressType, Service};
+
+/// Clients outside that ask by some addresses of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// From where alone they may come: no proxy leads from one family to the other, and a balancer's address has ranges,
+    /// maybe. `None` where no address is known.
+    pub admitted: Option<Vec<IpNet>>,
+    /// What is to be said of the ranges.
+    pub narrowed: Option<String>,
+    /// Why nobody can say what policies make of them, where that is so.
+    pub undefined: Option<String>,
+}
+
+impl Outside {
+    /// Of those that ask by these addresses.
+    #[must_use]
+    pub fn of(key: &ObjectKey, service: &Service, addresses: &[IpAddr]) -> Self {
+        let (mut nets, mut ranges_words) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let ranges = service.source_ranges_of(AddressType::of(*address));
+            if service.load_balancer_ips.contains(address) && !ranges.is_empty() {
+                ranges_words.extend(ranges.iter().map(ToString::to_string));
+                nets.extend(ranges);
+            } else {
+                nets.push(match address {
+                    IpAddr::V4(_) => Ipv4Net::default().into(),
+                    IpAddr::V6(_) => Ipv6Net::default().into(),
+                });
+            }
+        }
+        let narrowed = (!ranges_words.is_empty()).then(|| {
+            format!(
+                "svc/{key} admits only {} there (loadBalancerSourceRanges): of addresses outside those alone are listed",
+                ranges_words.join(", ")
+            )
+        });
+        let by = if addresses.iter().any(|address| service.cluster_ips.contains(address)) {
+            Some("a cluster IP")
+        } else {
+            (!addresses.is_empty() && !service.external_local).then_some("externalTrafficPolicy Cluster")
+        };
+        let undefined = by.map(|by| {
+            format!(
+                "svc/{key}: nodes put an address of their own in place of that of clients outside ({by}), so whether those \
+                 listed get in is undefined: they do where their own address is seen"
+            )
+        });
+        Self { admitted: (!nets.is_empty()).then_some(nets), narrowed, undefined }
+    }
+}
