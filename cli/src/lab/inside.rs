@@ -131,12 +131,13 @@ impl Inside {
     /// Other manifests than those that the lab was made of. What was added for names stays, where they lack it.
     fn attach(&self, lab: &Lab, policies: Policies) -> Result<(), String> {
         let mut state = self.state();
-        let before = std::mem::replace(&mut state.manifests.documents, policies.documents);
+        let renewed = state.manifests.renewed(policies.documents, lab.plan())?;
+        let before = std::mem::replace(&mut state.manifests, renewed);
         // Who asks for it gets it: what the maps hold may no longer be what was written into them.
         state.in_force = None;
         let made = state.derive(lab).and_then(|derived| self.make(lab, &mut state, derived, true));
         if made.is_err() {
-            state.manifests.documents = before;
+            state.manifests = before;
         }
         made
     }

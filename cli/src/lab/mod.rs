@@ -8,6 +8,7 @@ pub(crate) mod inside;
 pub(crate) mod names;
 mod objects;
 pub(crate) mod paths;
+mod renew;
 mod scene;
 mod state;
 

@@ -361,6 +361,56 @@ fn manifests_that_lack_the_lab_s_pods_leave_it_as_it_is() {
     labs.good("netlab enforce status --lab lab");
 }
 
+/// Pods without an address in the manifests keep what the lab gave them, though the new manifests would give them others.
+#[test]
+fn other_manifests_give_no_pod_of_the_lab_another_address() {
+    if !root_or_skip("other_manifests_give_no_pod_of_the_lab_another_address") {
+        return;
+    }
+    let labs = Labs::new();
+    let file = |name: &str, text: &str| {
+        let path = labs.directory.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    // Before all others of its node, so that it would get the first address.
+    let more = file(
+        "more.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: aaa, namespace: shop}, spec: {nodeName: node-1}}",
+    );
+    let moved = file(
+        "moved.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {name: aaa, namespace: shop}, spec: {nodeName: node-1}, \
+         status: {phase: Running, podIP: 10.244.0.77}}",
+    );
+    for names in ["", " --dns"] {
+        labs.good(&format!("netlab lab up -f examples/shop --lab lab{names}"));
+        let admitted = || {
+            let line =
+                "netlab lab exec --lab lab shop/api -- timeout 2 bash -c 'echo >/dev/tcp/10.244.1.2/5432'";
+            labs.shell(line).stderr.contains("refused")
+        };
+        assert!(admitted(), "nobody listens, and nothing is dropped");
+        labs.good(&format!("netlab enforce attach --lab lab -f examples/shop -f {more}"));
+        assert!(admitted(), "one pod more changes nothing for the others{names}");
+        // Other labels count at once: the pod is no longer the one that is admitted.
+        let api = std::fs::read_to_string("../examples/shop/api.yaml").expect("an example");
+        let other = file("other.yaml", &api.replace("app: api", "app: other"));
+        let copy = labs.directory.path().join("shop");
+        labs.good(&format!(
+            "rm -rf {0} && cp -r examples/shop {0} && cp {other} {0}/api.yaml",
+            copy.display()
+        ));
+        labs.good(&format!("netlab enforce attach --lab lab -f {}", copy.display()));
+        assert!(!admitted(), "the labels of the new manifests count{names}");
+        labs.good("netlab lab down --name lab");
+    }
+    labs.good(&format!("netlab lab up -f examples/shop -f {more} --lab lab"));
+    let run = labs.shell(&format!("netlab enforce attach --lab lab -f examples/shop -f {moved}"));
+    assert_ne!(run.code, Some(0), "{}", run.stdout);
+    assert!(run.stderr.contains("shop/aaa") && run.stderr.contains("10.244.0.77"), "{}", run.stderr);
+}
+
 #[test]
 fn a_lab_that_is_not_there_is_named() {
     let labs = Labs::new();
