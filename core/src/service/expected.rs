@@ -12,7 +12,7 @@ use super::slices::{self, ByService, ENDPOINTS_PER_SLICE, Slices};
 use super::{RouteKind, ServicePortName, backends};
 use crate::model::cluster::{Cluster, Node, ObjectKey};
 use crate::model::port::Protocol;
-use crate::model::service::{AddressType, Service, ServicePort};
+use crate::model::service::{AddressType, Service, ServicePort, ServiceType};
 use ipnet::IpNet;
 
 /// A service port as its node's proxy should have it.
@@ -46,6 +46,8 @@ pub struct ExpectedPort {
     pub affinity: Option<u32>,
     /// Who may come to a balancer's address; empty for all.
     pub source_ranges: Vec<IpNet>,
+    /// The node's port at which balancers ask whether it has endpoints.
+    pub health_check: Option<u16>,
 }
 
 /// An address by which a service port is asked.
@@ -200,6 +202,10 @@ fn of_service<'a>(
             policy,
             affinity: service.affinity,
             source_ranges: service.source_ranges_of(family),
+            // `NeedsHealthCheck` of pkg/api/v1/service.
+            health_check: service
+                .health_check_node_port
+                .filter(|_| service.service_type == ServiceType::LoadBalancer && service.external_local),
         }
     };
     service.ports.iter().map(port).collect()

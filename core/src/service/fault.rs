@@ -64,6 +64,10 @@ pub enum Kind {
     Masquerade,
     /// The kernel's chains do not lead to the proxy's.
     Jump,
+    /// Translated packets are not let through where the node drops what nobody accepts.
+    Forward,
+    /// A balancer's checks of the node are not let in where the node drops what nobody accepts.
+    HealthCheck,
     /// Who may come to a balancer's address.
     SourceRange,
     /// Clients do not stay with their endpoint.

@@ -229,9 +229,10 @@ impl Rules {
         }
     }
 
-    fn faults(&self, port: &ExpectedPort) -> Vec<Fault> {
+    /// Compares what one port has with what it should; `written` is what is read once for all ports of iptables mode.
+    fn faults(&self, written: Option<&iptables::Written<'_>>, port: &ExpectedPort) -> Vec<Fault> {
         match self {
-            Self::Iptables(dump) => iptables::faults(dump, port),
+            Self::Iptables(_) => written.map(|written| iptables::faults(written, port)).unwrap_or_default(),
             Self::Nftables(dump) => nftables::faults(dump, port),
             Self::Cilium(dump) => cilium::faults(dump, port),
         }
@@ -276,10 +277,14 @@ impl Rules {
 /// Compares a node's rules with what the ports should have.
 #[must_use]
 pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
-    let shared = match rules {
-        Rules::Iptables(dump) => iptables::shared_faults(dump),
-        Rules::Nftables(dump) => nftables::shared_faults(dump),
-        Rules::Cilium(_) => Vec::new(),
+    let written = match rules {
+        Rules::Iptables(dump) => Some(iptables::Written::of(dump)),
+        Rules::Nftables(_) | Rules::Cilium(_) => None,
+    };
+    let shared = match (rules, &written) {
+        (Rules::Iptables(_), written) => written.as_ref().map(iptables::shared_faults).unwrap_or_default(),
+        (Rules::Nftables(dump), _) => nftables::shared_faults(dump),
+        (Rules::Cilium(_), _) => Vec::new(),
     };
     let family = rules.family();
     let mut not_examined = match rules {
@@ -289,8 +294,8 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
         }
         Rules::Iptables(_) | Rules::Cilium(_) => Vec::new(),
     };
-    let ports =
-        ports.iter().map(|port| trace_port(rules, port, (node, &shared), &mut not_examined)).collect();
+    let of = |port| trace_port((rules, written.as_ref()), port, (node, &shared), &mut not_examined);
+    let ports = ports.iter().map(of).collect();
     not_examined.sort_unstable();
     not_examined.dedup();
     ServiceTrace {
@@ -304,7 +309,7 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
 }
 
 fn trace_port(
-    rules: &Rules,
+    (rules, written): (&Rules, Option<&iptables::Written<'_>>),
     port: &ExpectedPort,
     (node, shared): (&str, &[Fault]),
     not_examined: &mut Vec<String>,
@@ -351,7 +356,13 @@ fn trace_port(
     strange.dedup();
     // What all Services share was told already.
     strange.retain(|(place, _)| !shared.iter().any(|fault| fault.place == *place));
-    let mut faults = rules.faults(port);
+    let mut faults = rules.faults(written, port);
+    // One rule is one fault: what it does to packets says more than that nobody should have written it.
+    faults.retain(|fault| {
+        let is_stranger = fault.difference == Difference::Extra && fault.kind == Kind::Foreign;
+        !(is_stranger && strange.iter().any(|(place, _)| *place == fault.place))
+    });
+    unread.retain(|place| !faults.iter().chain(shared).any(|fault| fault.place == *place));
     faults.extend(strange.into_iter().map(|(place, object)| Fault {
         difference: Difference::Extra,
         kind: Kind::Foreign,

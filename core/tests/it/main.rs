@@ -42,6 +42,7 @@ mod service_proxy_flags;
 mod service_select;
 mod service_strangers;
 mod service_taxonomy;
+mod service_tokens;
 mod service_world;
 mod services_agreement;
 mod sides;

@@ -95,7 +95,7 @@ fn who_may_come_is_not_opened_by_another_rule() {
     }
     let some = changed(SAVE, &["-A KUBE-PROXY-FIREWALL -d 198.51.100.7/32"], " -p udp", " -i eth9 -p udp");
     let trace = of_save(&some);
-    assert!(port(&trace, "t/balanced").missing.iter().any(|fault| fault.object == "DROP"));
+    assert!(port(&trace, "t/balanced").wrong.iter().any(|fault| fault.object == "DROP"));
     // The other Services' addresses are as they were.
     let one = first("-A KUBE-PROXY-FIREWALL -d 198.51.100.7/32 -j RETURN");
     assert_eq!(port(&of_save(&one), "t/elsewhere-outside").status, Status::Ok);
@@ -187,7 +187,7 @@ fn who_is_a_pod_is_asked_everywhere_alike() {
     let of_pods = &[&*format!("-A {OUTSIDE} -s")];
     let text = changed(SAVE, of_pods, "10.244.0.0/16", "10.245.0.0/16");
     let target = "KUBE-SVC-2M7Q6IFM5MKBQ7BT";
-    is_told("another network outside", &text, "t/outside", (Kind::Masquerade, target, OUTSIDE), NONE);
+    is_told("another network outside", &text, "t/outside", (Kind::Backend, target, OUTSIDE), NONE);
 }
 
 /// Without masquerading an endpoint of another node answers past this one: clients outside wait, and pods do not.

@@ -11,7 +11,7 @@ use crate::service_world::cluster;
 
 pub(crate) const WORLD: &str = include_str!("../kube-proxy/world.yaml");
 pub(crate) const SAVE: &str = include_str!("../kube-proxy/iptables-1.36.3.save");
-const SAVE6: &str = include_str!("../kube-proxy/ip6tables-1.36.3.save");
+pub(crate) const SAVE6: &str = include_str!("../kube-proxy/ip6tables-1.36.3.save");
 const NFT: &str = include_str!("../kube-proxy/nft-ip-1.36.3.json");
 
 fn ports(world: &str, family: AddressType) -> Vec<ExpectedPort> {

@@ -7,7 +7,7 @@
 
 use super::dump::{Chain, Dump, Not, Rule};
 use super::follow::place;
-use super::way_in::pods;
+use super::lists::pods;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST};
 use crate::service::passage::{Match, Outcomes, Packet};
@@ -233,7 +233,7 @@ fn others(rule: &Rule, packet: &Packet) -> Match {
             "--dport" | "--dports" => ports(value(), packet.port),
             // These say what a target does, not when.
             "-g" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
-            | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
+            | "--reject-with" | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
                 value();
                 continue;
             }

@@ -105,10 +105,14 @@ pub struct Rule {
 pub struct Recent {
     /// `--name`.
     pub name: String,
-    /// `--set`; else `--rcheck`.
+    /// `--set`.
     pub set: bool,
+    /// `--rcheck`.
+    pub check: bool,
     /// `--seconds`.
     pub seconds: Option<u32>,
+    /// `--reap`.
+    pub reap: bool,
 }
 
 impl Rule {
@@ -320,8 +324,9 @@ fn options<'a>(
             "--or-mark" => rule.set_mark = Some(format!("{0}/{0}", value()?)),
             "--ctstate" | "--state" => rule.states = Some(Not { negated: not, value: value()?.to_owned() }),
             "--name" => value()?.clone_into(&mut rule.recent.get_or_insert_default().name),
-            "--set" => rule.recent.get_or_insert_default().set = true,
-            "--rcheck" => rule.recent.get_or_insert_default().set = false,
+            "--set" if !not => rule.recent.get_or_insert_default().set = true,
+            "--rcheck" if !not => rule.recent.get_or_insert_default().check = true,
+            "--reap" => rule.recent.get_or_insert_default().reap = true,
             "--seconds" => {
                 let seconds = value()?.parse().map_err(|_| "a number after --seconds")?;
                 rule.recent.get_or_insert_default().seconds = Some(seconds);
@@ -340,14 +345,30 @@ fn options<'a>(
                     Err(_) => rule.other.extend(["--to-destination".to_owned(), written.to_owned()]),
                 }
             }
-            // Modules, and what the modules above say by default.
-            "-m" | "--mode" | "--reject-with" => drop(value()?),
+            // Two modules that ask for something without any option; what the others ask for is in their options.
+            "-m" => {
+                let module = value()?;
+                if matches!(module, "socket" | "rpfilter") {
+                    rule.other.extend(["-m".to_owned(), module.to_owned()]);
+                }
+            }
+            // What the modules say by default.
+            "--mode" => match value()? {
+                "random" => {}
+                mode => rule.other.extend(["--mode".to_owned(), mode.to_owned()]),
+            },
+            "--reject-with" => match value()? {
+                "icmp-port-unreachable" | "icmp6-port-unreachable" => {}
+                with => rule.other.extend(["--reject-with".to_owned(), with.to_owned()]),
+            },
+            // It only counts.
+            "--nfacct-name" => drop(value()?),
             // Whole addresses; of others only a part is remembered.
             "--mask" => match value()? {
                 "255.255.255.255" | "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff" => {}
                 part => rule.other.extend(["--mask".to_owned(), part.to_owned()]),
             },
-            "--reap" | "--rsource" | "--random-fully" => {}
+            "--rsource" | "--random-fully" => {}
             other => {
                 rule.other.extend(not.then(|| "!".to_owned()));
                 rule.other.push(other.to_owned());

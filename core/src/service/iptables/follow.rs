@@ -8,7 +8,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
-use super::way_in::by_interface;
 use super::{beyond, foreign, masquerade};
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
@@ -392,5 +391,15 @@ pub(super) fn place(table: &str, chain: &str, rule: &Rule) -> Place {
         position: Some(rule.position),
         handle: None,
         line: Some(rule.line),
+    }
+}
+
+/// The interface, or the start of its name, by which a rule asks for pods, and whether for all others
+/// (`--detect-local-mode` `BridgeInterface` and `InterfaceNamePrefix`).
+pub(super) fn by_interface(rule: &Rule) -> Option<(&str, bool)> {
+    match rule.other.as_slice() {
+        [option, name] if option == "-i" => Some((name, false)),
+        [not, option, name] if not == "!" && option == "-i" => Some((name, true)),
+        _ => None,
     }
 }

@@ -6,7 +6,6 @@
 //! and those that they lead to, in the order in which the tables are asked
 //! (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
 
-use super::compare::kernel_chain_ends_before;
 use super::dump::{Dump, Rule};
 use super::follow::place;
 use crate::service::RouteKind;
@@ -175,4 +174,12 @@ pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) 
             });
         }
     }
+}
+
+/// How many rules of a chain come before the jump to another; all, when there is none.
+fn kernel_chain_ends_before(rules: &[Rule], target: &str) -> usize {
+    rules
+        .iter()
+        .position(|rule| rule.target.as_deref() == Some(target) && rule.is_for_all(true))
+        .unwrap_or(rules.len())
 }

@@ -6,14 +6,18 @@ pub mod dump;
 mod emit;
 mod follow;
 mod foreign;
+mod form;
+mod lists;
 mod masquerade;
-mod order;
-mod way_in;
+mod shared;
+mod wanted;
 
 pub use beyond::decides_at_input;
-pub use compare::{faults, shared_faults};
+pub use compare::faults;
 pub use emit::{ProxyOptions, WRITTEN_BY, emit};
 pub use follow::{follow, follow_inside};
+pub use lists::Written;
+pub use shared::shared_faults;
 
 /// Names of a service port's chains.
 pub(crate) mod chain {
