@@ -4,7 +4,7 @@
 //! line here.
 
 use netlab_core::service::fault::{Difference, Fault, Kind, Place};
-use netlab_core::service::follow::{Client, Hop};
+use netlab_core::service::follow::{Client, Hop, Worse};
 use netlab_core::service::trace::{AddressTrace, PortTrace, ServiceTrace, Status};
 use netlab_core::service::{RouteKind, nftables};
 
@@ -73,8 +73,25 @@ fn blamed(port: &PortTrace) -> (String, String) {
     let fails = |address: &&AddressTrace| !address.symptom.is_none();
     match worst(port).filter(fails) {
         Some(worst) => (format!("{} {}", name(port), whose(port, worst)), worst.symptom.to_string()),
-        None => (headline(port), port.symptom.to_string()),
+        // Where most fare well, of those who do not.
+        None => match few(port).next() {
+            Some((address, worse)) => {
+                let head = format!("{} {} from {}", name(port), address.address, worse.clients);
+                (head, worse.symptom.to_string())
+            }
+            None => (headline(port), port.symptom.to_string()),
+        },
     }
+}
+
+/// Clients that fare worse than most, the worst first.
+fn few(port: &PortTrace) -> impl Iterator<Item = (&AddressTrace, &Worse)> {
+    let mut all: Vec<(&AddressTrace, &Worse)> = Vec::new();
+    for address in &port.addresses {
+        all.extend(address.worse.iter().map(|worse| (address, worse)));
+    }
+    all.sort_by(|(_, a), (_, b)| b.symptom.failing().total_cmp(&a.symptom.failing()));
+    all.into_iter()
 }
 
 fn worst(port: &PortTrace) -> Option<&AddressTrace> {
@@ -123,9 +140,14 @@ fn beside(port: &PortTrace) -> Vec<String> {
             lines.push(format!("{whose}: {}", address.symptom));
         } else if let Some(why) = &address.by_design {
             lines.extend(wrap(&format!("{whose}: {why}"), WIDTH - 8));
-        } else {
+        } else if address.worse.is_empty() {
             well.push(whose);
         }
+    }
+    // The first of them is in the headline where nothing else fails.
+    for (address, worse) in few(port).skip(usize::from(blamed.is_none())) {
+        let line = format!("{} from {}: {}", address.address, worse.clients, worse.symptom);
+        lines.extend(wrap(&line, WIDTH - 8));
     }
     if blamed.is_some() && !well.is_empty() {
         let is = if well.len() == 1 { "is" } else { "are" };

@@ -43,12 +43,31 @@ pub struct Followed {
     pub unanswered: bool,
     /// What should happen to these clients' packets, where that is not what the address's others get.
     pub action: Option<super::expected::Action>,
+    /// Clients that fare worse than most.
+    pub worse: Vec<Worse>,
     /// What may become of packets by rules with conditions that no dump tells, in words; they are taken to pass.
     pub unsure: Vec<String>,
     /// How many rules a packet is compared with until it is decided, on average.
     pub rules: f64,
     /// How many maps it is looked up in, on average.
     pub lookups: f64,
+}
+
+/// Clients that fare worse than most of those that ask an address.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worse {
+    /// Who, in words.
+    pub clients: String,
+    /// What they see.
+    pub symptom: Symptom,
+}
+
+impl Worse {
+    /// Those of whom a share gets no answer; `None` when all do.
+    pub(super) fn of(clients: String, lost: f64) -> Option<Self> {
+        let symptom = Symptom { timeout_share: round(lost), refused_share: 0.0 };
+        (!symptom.is_none()).then_some(Self { clients, symptom })
+    }
 }
 
 /// One step of a packet through the rules.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::expected::{Action, ExpectedFrontend, ExpectedPort};
 use super::fault::{Difference, Fault, Kind, Place};
-use super::follow::{Client, Followed, Hop, Symptom};
+use super::follow::{Client, Followed, Hop, Symptom, Worse};
 use super::{RouteKind, cilium, iptables, nftables};
 use crate::model::service::AddressType;
 
@@ -154,6 +154,8 @@ pub struct AddressTrace {
     /// The only sources that may come by this address (`loadBalancerSourceRanges`): others are dropped, and shares are of
     /// those that may; null when all may.
     pub source_ranges: Option<Vec<String>>,
+    /// Clients that fare worse than most: endpoints that ask themselves, who comes from outside of the cluster.
+    pub worse: Vec<Worse>,
     /// How the first packets are spread, by endpoint.
     pub shares: Vec<(String, f64)>,
 }
@@ -344,6 +346,7 @@ fn trace_port(
                     frontend.kind == RouteKind::LoadBalancer && !answering.is_empty() && !ranges.is_empty()
                 })
                 .map(|ranges| ranges.iter().map(ToString::to_string).collect()),
+            worse: followed.worse,
             shares: followed.shares.to.iter().map(|(to, share)| (to.to_string(), *share)).collect(),
         });
         if from == Client::Pod && frontend.kind == RouteKind::ClusterIp {
@@ -382,7 +385,8 @@ fn trace_port(
         endpoint: None,
         detail: "it has words that are not understood; it was taken to match nothing".to_owned(),
     }));
-    if let Some(failing) = addresses.iter().find(|address| !address.symptom.is_none())
+    let fails = |address: &&AddressTrace| !address.symptom.is_none() || !address.worse.is_empty();
+    if let Some(failing) = addresses.iter().find(fails)
         && faults.is_empty()
         && shared.is_empty()
     {
@@ -403,7 +407,15 @@ fn trace_port(
     // Of equals the first.
     let worst = addresses.iter().filter(|address| !address.symptom.is_none());
     let worst = worst.rev().max_by(|a, b| a.symptom.failing().total_cmp(&b.symptom.failing()));
-    let (symptom, failing) = worst.map(|worst| (worst.symptom, worst.address.clone())).unzip();
+    // Where most fare well, of those who do not.
+    let few = || {
+        let all =
+            addresses.iter().flat_map(|address| address.worse.iter().map(move |worse| (worse, address)));
+        all.rev().max_by(|(a, _), (b, _)| a.symptom.failing().total_cmp(&b.symptom.failing()))
+    };
+    let worst = worst.map(|worst| (worst.symptom, worst));
+    let worst = worst.or_else(|| few().map(|(worse, address)| (worse.symptom, address)));
+    let (symptom, failing) = worst.map(|(symptom, worst)| (symptom, worst.address.clone())).unzip();
     PortTrace {
         service: port.name.service.to_string(),
         port: port.name.port.clone(),

@@ -147,7 +147,7 @@ fn a_rule_that_stands_too_late() {
         is_told("refusal", &table, "t/web", Kind::End, "cluster-ips-check", "times out");
     }
     let table = Table::maps().ordered("services", &[1, 0, 2]);
-    is_told("mark after lookup", &table, "t/web", Kind::Masquerade, "services", "the lookup before it");
+    is_told("mark after lookup", &table, "t/web", Kind::Masquerade, "services", "rule 1 stands before it");
     let table = Table::chains().ordered(WEB, &[1, 0]);
     is_told("mark after choice", &table, "t/web", Kind::Masquerade, WEB, "no packet comes");
     let table = Table::chains().ordered(WEB_ENDPOINT, &[1, 0]);
@@ -155,20 +155,13 @@ fn a_rule_that_stands_too_late() {
     let table = Table::chains().ordered("masquerading", &[2, 0, 1]);
     is_told("all masqueraded", &table, "t/web", Kind::Masquerade, "masquerading", "all packets that leave");
     let table = Table::chains().ordered("masquerading", &[1, 0, 2]);
-    is_told(
-        "changed before",
-        &table,
-        "t/web",
-        Kind::Masquerade,
-        "masquerading",
-        "the mark was changed before",
-    );
+    is_told("changed before", &table, "t/web", Kind::Masquerade, "masquerading", "rule 1 stands before it");
 }
 
 #[test]
 fn marks_that_do_not_fit() {
-    const NO_WAY: &str = "not masqueraded";
-    const OTHERS: &str = "other packets than those";
+    const NO_WAY: &str = "mark set mark or 0x4000` there";
+    const OTHERS: &str = "and the proxy writes";
     let masquerading =
         |rule: usize, at: &str, value: Value| Table::maps().with("masquerading", rule, at, value);
     let services = |at: &str, value: Value| Table::maps().with("services", 0, at, value);
@@ -199,7 +192,7 @@ fn marks_that_do_not_fit() {
             Table::chains().with("masquerading", 0, "/0/match/left/&/1", json!(32768)),
             "t/web",
             "masquerading",
-            "another mark",
+            "mark and 0x4000 0 return",
         ),
         (
             "another endpoint's",
@@ -255,7 +248,7 @@ fn other_flags_of_masquerading_are_no_fault() {
     };
     for (name, table) in [
         ("all", all(Table::maps(), "services")),
-        ("all, by a chain", all(Table::chains(), "service-")),
+        ("all, by a chain", all(all(Table::chains(), "service-"), "local-")),
         ("another bit", bit(&Table::maps())),
         ("another bit, by a chain", bit(&Table::chains())),
     ] {
@@ -278,12 +271,12 @@ fn affinity_that_does_not_hold() {
             .expect("it is there");
         let field = json!({"payload": {"protocol": "ip", "field": "daddr"}});
         let table = first.with(STICKY_ENDPOINT, keeps, "/0/set/elem", field);
-        is_told("daddr", &table, "t/balanced", Kind::Affinity, STICKY_ENDPOINT, "not the client's address");
+        is_told("daddr", &table, "t/balanced", Kind::Affinity, STICKY_ENDPOINT, "{ ip daddr }");
         let table = second.with(STICKY_ENDPOINT, keeps, "/0/set/op", json!("add"));
-        is_told("add", &table, "t/balanced", Kind::Affinity, STICKY_ENDPOINT, "does not start anew");
+        is_told("add", &table, "t/balanced", Kind::Affinity, STICKY_ENDPOINT, "reads `add @");
     }
     let to_other = Table::maps().with(STICKY, 0, "/1/goto/target", json!(OTHER_ENDPOINT));
-    is_told("cross", &to_other, "t/balanced", Kind::Affinity, STICKY, "not sent on to");
+    is_told("cross", &to_other, "t/balanced", Kind::Affinity, STICKY, "clients do not stay");
     for table in Table::both() {
         let table = table.object("set", SET, "timeout", Value::Null);
         is_told("no timeout", &table, "t/balanced", Kind::Affinity, SET, "for ever");

@@ -107,6 +107,23 @@ impl Others {
         self.through(packet, &[(hook, false)])
     }
 
+    /// Whether they give a packet that leaves an address of the node.
+    pub(super) fn masquerades(&self, packet: Packet) -> Match {
+        let mut is = Match::No;
+        for (table, chains) in &self.tables {
+            let walk = Walk { others: self, table, packet };
+            let of_hook = |chain: &&Chain| chain.base.as_ref().is_some_and(|base| base.hook == "postrouting");
+            for chain in chains.values().filter(of_hook) {
+                match walk.masquerades(&chain.rules, 0) {
+                    Match::Yes => return Match::Yes,
+                    Match::Perhaps => is = Match::Perhaps,
+                    Match::No => {}
+                }
+            }
+        }
+        is
+    }
+
     /// What they do after it.
     pub(super) fn after(&self, packet: &mut Packet) -> Outcomes {
         let hooks: &[(&str, bool)] = match (packet.client, packet.to_node) {
@@ -157,6 +174,43 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Whether some rule does, of these or of chains that they lead to.
+    fn masquerades(&self, rules: &[Rule], depth: usize) -> Match {
+        let mut is = Match::No;
+        for rule in rules {
+            let mut takes = Match::Yes;
+            for statement in &rule.statements {
+                let Some((word, body)) = statement.as_object().and_then(|one| one.iter().next()) else {
+                    continue;
+                };
+                let found = match word.as_str() {
+                    "match" => {
+                        takes = takes.and(self.condition(body));
+                        continue;
+                    }
+                    // Of iptables: what it asks, and whether it masquerades, is not in the list.
+                    "xt" => {
+                        takes = takes.and(Match::Perhaps);
+                        takes
+                    }
+                    "masquerade" | "snat" => takes,
+                    "jump" | "goto" if depth < DEEPEST => {
+                        let target = body.get("target").and_then(Value::as_str).unwrap_or_default();
+                        let next = self.others.tables.get(self.table).and_then(|table| table.get(target));
+                        next.map_or(Match::No, |next| takes.and(self.masquerades(&next.rules, depth + 1)))
+                    }
+                    _ => continue,
+                };
+                match found {
+                    Match::Yes => return Match::Yes,
+                    Match::Perhaps => is = Match::Perhaps,
+                    Match::No => {}
+                }
+            }
+        }
+        is
+    }
+
     fn rules(&mut self, chain: &str, rules: &[Rule], depth: usize) -> Outcomes {
         let mut out = Outcomes::undecided();
         for (index, rule) in rules.iter().enumerate() {

@@ -1,16 +1,18 @@
-//! Comparing the table of nftables mode with what a node's proxy should have.
+//! Comparing what the table of nftables mode has for a service port with what a node's proxy should have.
 //!
-//! Invariant: by key, element for element; both layouts are compared by where they lead, not by their shape.
+//! Invariant: elements by key; of endpoints those are named that get no share, too much of it or none; every rule is
+//! compared with what is written in its place ([`super::rules`]).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::dump::{Act, Dump, Rule, Verdict, key};
+use super::dump::{Act, Declared, Dump, Rule, Verdict, key};
 use super::emit::is_of;
-use super::follow::{NODE_PORT_IPS, contains, end, in_chain, in_map, map_of, map_of_ends, takes_node_ports};
-use super::{chain, foreign, masquerade, order, way_in};
+use super::follow::{contains, end, in_chain, in_map, map_of, map_of_ends, takes_node_ports};
+use super::written::{self, HAIRPINS, NODE_PORT_IPS, Style};
+use super::{chain, foreign, rules};
 use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -18,17 +20,16 @@ use crate::service::fault::{Difference, Fault, Kind, Place};
 /// Compares what one service port should have with what the table has.
 #[must_use]
 pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
+    let style = &dump.style;
     let mut faults = Vec::new();
     for frontend in &port.frontends {
         of_frontend(dump, port, frontend, &mut faults);
     }
+    of_other_ports(dump, port, &mut faults);
     of_source_ranges(dump, port, &mut faults);
+    of_service_range(dump, port, &mut faults);
     of_node_ports(dump, port, &mut faults);
     foreign::faults(&dump.foreign, port, &mut faults);
-    way_in::of_outside(dump, port, &mut faults);
-    way_in::of_inside(dump, port, &mut faults);
-    masquerade::of_port(dump, port, &mut faults);
-    order::faults(dump, port, &mut faults);
     for (name, endpoints) in
         [(chain::cluster(&port.name), &port.cluster), (chain::local(&port.name), &port.local)]
     {
@@ -36,23 +37,84 @@ pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
             of_chain(dump, port, &name, endpoints, &mut faults);
         }
     }
+    of_hairpins(dump, port, &mut faults);
+    of_affinity(style, dump, port, &mut faults);
+    for (chain, own) in written::of_port(style, port) {
+        let own: Vec<_> = own.iter().map(|rule| rule.written(style, port.name.protocol)).collect();
+        rules::compare(dump, &chain, &own, &mut faults);
+    }
+    faults.sort();
+    faults.dedup();
+    faults
+}
+
+/// Endpoints of the node that may ask their own Service.
+fn of_hairpins(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    if !dump.sets.contains_key(HAIRPINS) {
+        return;
+    }
     for endpoint in port.on_node.iter().filter(|endpoint| is_of(endpoint.ip(), dump.family)) {
         let (ip, number) = (endpoint.ip(), endpoint.port());
         let element = format!("{ip} . {ip} . {} . {number}", port.name.protocol.lower());
-        if !contains(dump, "hairpin-connections", &element) && dump.sets.contains_key("hairpin-connections") {
+        if !contains(dump, HAIRPINS, &element) {
             faults.push(Fault {
                 difference: Difference::Missing,
                 kind: Kind::Masquerade,
                 object: element.clone(),
-                place: in_map("hairpin-connections", &element),
+                place: in_map(HAIRPINS, &element),
                 endpoint: Some(endpoint.to_string()),
                 detail: "the endpoint that asks its own Service gets no answer".to_owned(),
             });
         }
     }
-    faults.sort();
-    faults.dedup();
-    faults
+}
+
+/// Ports of the cluster IP that the Service does not have.
+fn of_other_ports(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let inside = port.frontends.iter().filter(|frontend| frontend.kind == RouteKind::ClusterIp);
+    for address in inside.filter_map(|frontend| frontend.key.address) {
+        let start = format!("{address} . ");
+        let is_its = |element: &str| {
+            port.siblings.iter().any(|(number, of)| key(Some(address), *of, *number) == element)
+        };
+        for map in ["service-ips", "no-endpoint-services", "firewall-ips"] {
+            let elements = dump.maps.get(map).into_iter().flat_map(|map| map.range(start.clone()..));
+            let of_address = elements.take_while(|(element, _)| element.starts_with(&start));
+            for (element, _) in of_address.filter(|(element, _)| !is_its(element)) {
+                faults.push(Fault {
+                    difference: Difference::Extra,
+                    kind: Kind::Frontend,
+                    object: element.clone(),
+                    place: in_map(map, element),
+                    endpoint: None,
+                    detail: "the Service has no such port".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+/// The range of Services that the rule about all other addresses is for.
+fn of_service_range(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let check = "cluster-ips-check";
+    let rules = dump.chains.get(check).into_iter().flatten().enumerate();
+    for (index, rule) in rules {
+        let Some(ranges) = written::ranges_of(&rule.text, dump.family) else { continue };
+        let of_service = |frontend: &&ExpectedFrontend| frontend.kind == RouteKind::ClusterIp;
+        let address = port.frontends.iter().find(of_service).and_then(|frontend| frontend.key.address);
+        if let Some(address) = address.filter(|ip| !ranges.iter().any(|range| range.contains(ip))) {
+            faults.push(Fault {
+                difference: Difference::Wrong,
+                kind: Kind::End,
+                object: "drop".to_owned(),
+                place: in_chain(check, index + 1, rule),
+                endpoint: None,
+                detail: format!(
+                    "cluster IP {address} is not in the range of Services that it is for: packets to addresses that no Service has are routed as all others"
+                ),
+            });
+        }
+    }
 }
 
 fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, faults: &mut Vec<Fault>) {
@@ -66,14 +128,17 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
     };
     let (map, element) = (map_of(to), key(to.address, to.protocol, to.port));
     let found = dump.maps.get(map).and_then(|map| map.get(&element));
-    let target = match found {
-        Some(Verdict::Goto(target) | Verdict::Jump(target)) => Some(target),
-        _ => None,
-    };
+    let target = found.map(|verdict| match verdict {
+        Verdict::Goto(target) => target.clone(),
+        Verdict::Jump(target) => format!("jump {target}"),
+        Verdict::Drop => "drop".to_owned(),
+        Verdict::Reject => "reject".to_owned(),
+        Verdict::Other(word) => word.clone(),
+    });
     let mut fault = |difference, kind, object: String, place: Place, detail: String| {
         faults.push(Fault { difference, kind, object, place, endpoint: None, detail });
     };
-    match (&wanted, target) {
+    match (&wanted, &target) {
         (Some(wanted), None) => {
             let detail = format!("no element of {map} sends {to} {} to {wanted}", to.protocol);
             fault(Difference::Missing, Kind::Frontend, element.clone(), in_map(map, &element), detail);
@@ -94,6 +159,13 @@ fn of_frontend(dump: &Dump, port: &ExpectedPort, frontend: &ExpectedFrontend, fa
         Action::Cluster | Action::Local => None,
     };
     let map = map_of_ends(to);
+    if let Some(ip) = to.address.filter(|_| frontend.kind != RouteKind::ClusterIp)
+        && contains(dump, "cluster-ips", &ip.to_string())
+    {
+        let place = in_map("cluster-ips", &ip.to_string());
+        let detail = "it is no cluster IP: its packets are masqueraded and refused as those of one";
+        fault(Difference::Extra, Kind::End, ip.to_string(), place, detail.to_owned());
+    }
     match (&wanted, end(dump, to)) {
         (Some(_), None) => {
             let detail = format!("{to} has no endpoint here and no element of {map} says so");
@@ -151,21 +223,35 @@ fn of_node_ports(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
 /// Who may come to a balancer's address: all others are dropped by one rule.
 fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     const OPEN: &str = "everybody may come to the balancer's address";
-    let mut balanced = port.frontends.iter().filter(|frontend| frontend.kind == RouteKind::LoadBalancer);
-    let Some(frontend) = balanced.next().filter(|_| !port.source_ranges.is_empty() && port.has_endpoints())
-    else {
-        return;
-    };
     let chain = chain::firewall(&port.name);
     let mut fault = |difference, object: String, place: Place, detail: &str| {
         let detail = detail.to_owned();
         faults.push(Fault { difference, kind: Kind::SourceRange, object, place, endpoint: None, detail });
     };
-    let FrontendKey { address, port: number, protocol } = frontend.key;
-    let element = key(address, protocol, number);
-    let asked = dump.maps.get("firewall-ips").and_then(|map| map.get(&element));
-    if asked != Some(&Verdict::Goto(chain.clone())) {
-        fault(Difference::Missing, element.clone(), in_map("firewall-ips", &element), OPEN);
+    let mut has_ranges = false;
+    for frontend in &port.frontends {
+        let FrontendKey { address: Some(address), port: number, protocol } = frontend.key else { continue };
+        let element = key(Some(address), protocol, number);
+        let asked = dump.maps.get("firewall-ips").and_then(|map| map.get(&element));
+        let is_wanted = frontend.kind == RouteKind::LoadBalancer && !port.source_ranges.is_empty();
+        has_ranges |= is_wanted;
+        let place = in_map("firewall-ips", &element);
+        match (is_wanted, asked) {
+            (true, None) => fault(Difference::Missing, element, place, OPEN),
+            (true, Some(asked)) if *asked != Verdict::Goto(chain.clone()) => {
+                fault(Difference::Wrong, element, place, "it does not lead to the ranges of this Service");
+            }
+            (false, Some(_)) => fault(
+                Difference::Extra,
+                element,
+                place,
+                "this address is for everybody, and only some may come to it",
+            ),
+            _ => {}
+        }
+    }
+    if !has_ranges {
+        return;
     }
     let rules = dump.chains.get(&chain).map_or(&[][..], Vec::as_slice);
     let drops = rules.iter().enumerate().find(|(_, rule)| rule.act == Act::Verdict(Verdict::Drop));
@@ -173,6 +259,10 @@ fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
         fault(Difference::Missing, "drop".to_owned(), Place::within(super::TABLE, &chain), OPEN);
         return;
     };
+    if rule.source.is_some_and(|(not, _)| !not) {
+        // It drops these alone: the rule is compared as a whole.
+        return;
+    }
     let place = in_chain(&chain, index + 1, rule);
     let one = rule.source.iter().filter(|(not, _)| *not).map(|(_, net)| *net);
     let found: Vec<IpNet> = rule.not_from.iter().copied().chain(one).collect();
@@ -197,8 +287,10 @@ fn of_source_ranges(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
 
 fn of_chain(dump: &Dump, port: &ExpectedPort, name: &str, endpoints: &[SocketAddr], faults: &mut Vec<Fault>) {
     let rules = dump.chains.get(name).map_or(&[][..], Vec::as_slice);
+    let chains: BTreeMap<String, SocketAddr> =
+        endpoints.iter().map(|to| (chain::endpoint(&port.name, *to), *to)).collect();
     let spread = rules.iter().enumerate().find_map(|(index, rule)| {
-        let found = destinations(dump, &rule.act)?;
+        let found = destinations(dump, &rule.act, &chains)?;
         Some((in_chain(name, index + 1, rule), found))
     });
     let Some((place, (divisor, found))) = spread else {
@@ -221,46 +313,32 @@ fn of_chain(dump: &Dump, port: &ExpectedPort, name: &str, endpoints: &[SocketAdd
     };
     let to: Vec<SocketAddr> = found.values().filter_map(|found| found.to).collect();
     for endpoint in endpoints.iter().filter(|endpoint| !to.contains(endpoint)) {
-        let own = chain::endpoint(&port.name, *endpoint);
-        let chosen = found.values().find(|found| found.chain.as_ref() == Some(&own));
         faults.push(Fault {
             difference: Difference::Missing,
-            kind: if chosen.is_some() { Kind::Empty } else { Kind::Backend },
-            object: if chosen.is_some() { own } else { endpoint.to_string() },
+            kind: Kind::Backend,
+            object: endpoint.to_string(),
             place: place.clone(),
             endpoint: Some(endpoint.to_string()),
-            detail: match chosen {
-                Some(_) => "its chain does not translate to it".to_owned(),
-                None if !holes(divisor, &found).is_empty() => {
-                    format!("{divisor} numbers and {} elements: the rest goes on untranslated", found.len())
-                }
-                None => format!("none of the {} elements leads to it", found.len()),
+            detail: if holes(divisor, &found).is_empty() {
+                format!("none of the {} elements leads to it", found.len())
+            } else {
+                format!("{divisor} numbers and {} elements: the rest goes on untranslated", found.len())
             },
         });
     }
     for (number, found) in &found {
-        match found.to {
-            Some(to) if !endpoints.contains(&to) => {
-                let own = endpoints
-                    .iter()
-                    .find(|own| found.chain.as_ref() == Some(&chain::endpoint(&port.name, **own)));
-                faults.push(Fault {
-                    difference: if own.is_some() { Difference::Wrong } else { Difference::Extra },
-                    kind: if own.is_some() { Kind::BackendTarget } else { Kind::Stale },
-                    object: found.chain.clone().unwrap_or_else(|| format!("element {number}")),
-                    place: place.clone(),
-                    endpoint: Some(to.to_string()),
-                    detail: match own {
-                        Some(own) => format!("it translates to {to}; its name is that of {own}"),
-                        None => "an endpoint that the Service does not have on this node".to_owned(),
-                    },
-                });
-            }
-            _ => {}
+        if let Some(to) = found.to.filter(|to| !endpoints.contains(to)) {
+            faults.push(Fault {
+                difference: Difference::Extra,
+                kind: Kind::Stale,
+                object: found.chain.clone().unwrap_or_else(|| format!("element {number}")),
+                place: place.clone(),
+                endpoint: Some(to.to_string()),
+                detail: "an endpoint that the Service does not have on this node".to_owned(),
+            });
         }
     }
     of_shares(divisor, &found, &place, endpoints.len(), faults);
-    of_affinity(dump, port, name, endpoints, faults);
 }
 
 /// Where a number leads.
@@ -269,7 +347,13 @@ struct Destination {
     to: Option<SocketAddr>,
 }
 
-fn destinations(dump: &Dump, act: &Act) -> Option<(u64, BTreeMap<u64, Destination>)> {
+/// Where the numbers of a rule that spreads lead: by the names of the endpoints' own chains, whose rules are compared
+/// themselves, and of other chains by what they translate to.
+fn destinations(
+    dump: &Dump,
+    act: &Act,
+    chains: &BTreeMap<String, SocketAddr>,
+) -> Option<(u64, BTreeMap<u64, Destination>)> {
     match act {
         Act::Spread(divisor, elements) => Some((
             *divisor,
@@ -282,11 +366,12 @@ fn destinations(dump: &Dump, act: &Act) -> Option<(u64, BTreeMap<u64, Destinatio
             let of = |verdict: &Verdict| match verdict {
                 Verdict::Goto(target) | Verdict::Jump(target) => {
                     let rules = dump.chains.get(target).into_iter().flatten();
-                    let to = rules.filter_map(|rule| match rule.act {
+                    let mut to = rules.filter_map(|rule| match rule.act {
                         Act::Translate(to) => Some(to),
                         _ => None,
                     });
-                    Destination { chain: Some(target.clone()), to: to.into_iter().next() }
+                    let to = chains.get(target).copied().or_else(|| to.next());
+                    Destination { chain: Some(target.clone()), to }
                 }
                 _ => Destination { chain: None, to: None },
             };
@@ -343,56 +428,46 @@ fn of_shares(
     }
 }
 
-fn of_affinity(
-    dump: &Dump,
-    port: &ExpectedPort,
-    name: &str,
-    endpoints: &[SocketAddr],
-    faults: &mut Vec<Fault>,
-) {
-    for endpoint in endpoints.iter().filter(|_| port.affinity.is_some()) {
-        let (set, own) = (chain::affinity(&port.name, *endpoint), chain::endpoint(&port.name, *endpoint));
-        let rules = |chain: &str| dump.chains.get(chain).map_or(&[][..], Vec::as_slice);
-        let asking = |rule: &&Rule| rule.known_client.as_ref() == Some(&set);
-        let asked = rules(name).iter().enumerate().find(|(_, rule)| asking(rule));
-        let kept = rules(&own).iter().any(|rule| rule.act == Act::Remember(set.clone()));
-        let otherwise = rules(&own).iter().enumerate().find_map(|(index, rule)| match &rule.act {
-            Act::Keep(to, how) if *to == set => Some((in_chain(&own, index + 1, rule), *how)),
-            _ => None,
-        });
-        let seconds = dump.timeouts.get(&set).copied();
-        let mut fault = |difference, place: Place, detail: String| {
+/// How long clients stay with an endpoint, and in what.
+fn of_affinity(style: &Style, dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
+    let Some(seconds) = port.affinity.map(u64::from) else { return };
+    let mut endpoints: Vec<SocketAddr> = port.cluster.iter().chain(&port.local).copied().collect();
+    endpoints.sort_unstable();
+    endpoints.dedup();
+    for endpoint in endpoints {
+        let set = chain::affinity(&port.name, endpoint);
+        let mut fault = |difference, detail: String| {
             faults.push(Fault {
                 difference,
                 kind: Kind::Affinity,
                 object: set.clone(),
-                place,
+                place: Place::within(super::TABLE, &set),
                 endpoint: Some(endpoint.to_string()),
                 detail,
             });
         };
-        match (asked, kept, otherwise) {
-            (Some(_), false, Some((place, how))) => fault(Difference::Wrong, place, how.to_owned()),
-            (None, _, _) | (_, false, _) => {
-                let place = Place::within(super::TABLE, if asked.is_some() { &own } else { name });
-                fault(Difference::Missing, place, "clients do not stay with it".to_owned());
-            }
-            (Some((index, rule)), true, _) => {
-                if rule.act != Act::Verdict(Verdict::Goto(own.clone())) {
-                    let place = in_chain(name, index + 1, rule);
-                    let detail = format!("clients that were with it are not sent on to {own}");
-                    fault(Difference::Wrong, place, detail);
-                }
-                let wanted = port.affinity.map(u64::from);
-                if seconds.is_none() {
-                    let detail =
-                        "the set forgets no client: clients stay for ever, with endpoints that are gone, too";
-                    fault(Difference::Wrong, Place::within(super::TABLE, &set), detail.to_owned());
-                } else if seconds != wanted {
-                    let detail = format!("clients should stay for {} s", port.affinity.unwrap_or_default());
-                    fault(Difference::Wrong, Place::within(super::TABLE, &own), detail);
-                }
-            }
+        let Some(Declared { kind, flags, timeout, size }) = dump.declared.get(&set) else {
+            fault(Difference::Missing, "clients do not stay with it".to_owned());
+            continue;
+        };
+        if timeout.is_none() {
+            let detail =
+                "the set forgets no client: clients stay for ever, with endpoints that are gone, too";
+            fault(Difference::Wrong, detail.to_owned());
+        } else if *timeout != Some(seconds) {
+            fault(Difference::Wrong, format!("clients should stay for {seconds} s"));
+        }
+        // What the kernel chooses for a set of its kind.
+        let usual = size.is_none_or(|size| size == 65535)
+            && kind.as_ref().is_none_or(|kind| kind == style.address())
+            && flags.contains("timeout")
+            && flags.iter().all(|flag| matches!(flag.as_str(), "timeout" | "dynamic"));
+        if !usual {
+            let of = style.address();
+            let detail = format!(
+                "it is declared otherwise than the proxy's, which is of type {of} with flags dynamic and timeout: it may not keep clients"
+            );
+            fault(Difference::Wrong, detail);
         }
     }
 }

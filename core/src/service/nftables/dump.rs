@@ -12,6 +12,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::emit::TABLE;
+use super::written::Style;
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
 
@@ -47,16 +48,14 @@ pub struct Dump {
     pub family: AddressType,
     /// By name.
     pub chains: BTreeMap<String, Vec<Rule>>,
-    /// Base chains: (hook, priority) by name.
-    pub hooks: BTreeMap<String, (String, i64)>,
-    /// Base chains that drop what no rule decides.
-    pub drops_rest: BTreeSet<String>,
+    /// Chains that the kernel asks, by name.
+    pub bases: BTreeMap<String, Base>,
     /// Verdict maps by name: key to verdict.
     pub maps: BTreeMap<String, BTreeMap<String, Verdict>>,
     /// Sets by name.
     pub sets: BTreeMap<String, BTreeSet<String>>,
-    /// Seconds for which sets keep an element, by name.
-    pub timeouts: BTreeMap<String, u64>,
+    /// What sets and maps are declared as, by name.
+    pub declared: BTreeMap<String, Declared>,
     /// The tables of others; none but in a list of the whole ruleset.
     pub others: super::beyond::Others,
     /// Rules of other tables that take packets before the proxy's; none but in a list of the whole ruleset.
@@ -67,6 +66,55 @@ pub struct Dump {
     pub pods: Option<Pods>,
     /// True when there are rules of iptables mode, too: known only from a list of the whole ruleset.
     pub has_iptables_mode: bool,
+    /// True when the chains that all Services share are as the proxy writes them.
+    pub is_as_written: bool,
+    /// In which of its ways the proxy writes rules here.
+    pub(super) style: Box<Style>,
+}
+
+/// When the kernel asks a chain, and what it does with what no rule decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// filter or nat.
+    pub kind: String,
+    /// prerouting, output and so on.
+    pub hook: String,
+    /// The lower the earlier.
+    pub priority: i64,
+    /// accept or drop.
+    pub policy: String,
+}
+
+/// What a set or a map is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// The types of its keys with dots between; for a map what they lead to, too.
+    pub kind: Option<String>,
+    /// constant, timeout and so on.
+    pub flags: BTreeSet<String>,
+    /// Seconds for which it keeps an element.
+    pub timeout: Option<u64>,
+    /// How many elements it keeps at most.
+    pub size: Option<u64>,
+}
+
+impl Declared {
+    fn of(object: &Value) -> Self {
+        let words = |value: &Value| match value {
+            Value::String(word) => Some(vec![word.clone()]),
+            Value::Array(words) => {
+                words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+            }
+            _ => None,
+        };
+        let to = object.get("map").and_then(Value::as_str).map(|to| format!(" : {to}")).unwrap_or_default();
+        Self {
+            kind: object.get("type").and_then(words).map(|words| words.join(" . ") + &to),
+            flags: object.get("flags").and_then(words).unwrap_or_default().into_iter().collect(),
+            timeout: object.get("timeout").and_then(Value::as_u64),
+            size: object.get("size").and_then(Value::as_u64),
+        }
+    }
 }
 
 /// Where a packet goes.
@@ -89,6 +137,8 @@ pub enum Verdict {
 pub struct Rule {
     /// As `nft -a` shows it.
     pub handle: Option<u64>,
+    /// All of it, in words of `nft`: see [`super::text`].
+    pub text: String,
     /// Only packets from this net, or from elsewhere.
     pub source: Option<(bool, IpNet)>,
     /// Only packets from outside of these nets.
@@ -109,6 +159,8 @@ pub struct Rule {
     pub port: Option<u16>,
     /// Only packets that are no first ones.
     pub not_new: bool,
+    /// Only packets of connections that are tracked.
+    pub tracked: bool,
     /// Only packets with this mark, or with another.
     pub mark: Option<MarkTest>,
     /// Only packets whose addresses and port are in this set.
@@ -131,6 +183,7 @@ impl Rule {
     pub const fn always(act: Act) -> Self {
         Self {
             handle: None,
+            text: String::new(),
             source: None,
             not_from: Vec::new(),
             interface: None,
@@ -141,6 +194,7 @@ impl Rule {
             protocol: None,
             port: None,
             not_new: false,
+            tracked: false,
             mark: None,
             flow_in: None,
             translated: false,
@@ -297,16 +351,17 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
         match kind.as_str() {
             "chain" => {
                 dump.chains.entry(name.to_owned()).or_default();
+                let word = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
                 let priority = object.get("prio").and_then(Value::as_i64);
-                if let (Some(hook), Some(priority)) = (object.get("hook").and_then(Value::as_str), priority) {
-                    dump.hooks.insert(name.to_owned(), (hook.to_owned(), priority));
-                    if object.get("policy").and_then(Value::as_str) == Some("drop") {
-                        dump.drops_rest.insert(name.to_owned());
-                    }
+                if let (Some(hook), Some(priority)) = (word("hook"), priority) {
+                    let (kind, policy) = (word("type"), word("policy"));
+                    let policy = policy.unwrap_or_else(|| "accept".to_owned());
+                    let base = Base { kind: kind.unwrap_or_default(), hook, priority, policy };
+                    dump.bases.insert(name.to_owned(), base);
                 }
             }
             "rule" => {
-                let rule = rule(object);
+                let rule = rule(object, &family);
                 dump.chains.entry(name.to_owned()).or_default().push(rule);
             }
             "map" => {
@@ -316,32 +371,40 @@ pub fn read(value: &Value) -> Result<Dump, DumpError> {
                     Some((key_words(key)?, verdict(value)))
                 });
                 dump.maps.insert(name.to_owned(), read.collect());
+                dump.declared.insert(name.to_owned(), Declared::of(object));
             }
             "set" => {
                 let elements = object.get("elem").and_then(Value::as_array).into_iter().flatten();
                 dump.sets.insert(name.to_owned(), elements.filter_map(key_words).collect());
-                if let Some(seconds) = object.get("timeout").and_then(Value::as_u64) {
-                    dump.timeouts.insert(name.to_owned(), seconds);
-                }
+                dump.declared.insert(name.to_owned(), Declared::of(object));
             }
             _ => {}
         }
     }
-    let rules = || dump.chains.iter().filter(|(name, _)| *name != "masquerading");
-    dump.mark = most(rules().flat_map(|(_, rules)| rules).filter_map(|rule| match rule.act {
-        Act::Mark(Marking::Or(bits)) => Some(bits),
-        _ => None,
+    let rules = || dump.chains.iter().flat_map(|(name, rules)| rules.iter().map(move |rule| (name, rule)));
+    dump.mark = most(rules().filter_map(|(_, rule)| match (&rule.act, rule.mark) {
+        (Act::Mark(Marking::Or(bits) | Marking::Xor(bits)), _) => Some(*bits),
+        (_, test) => test.map(|test| test.mask),
     }));
-    let asks = |name: &str| {
-        name == "services" || ["service-", "local-", "external-"].iter().any(|start| name.starts_with(start))
+    // Who is no pod is marked, and who is one goes on from outside addresses.
+    let tells = |(name, rule): (&String, &Rule)| {
+        let (negated, pods) = Pods::of(rule)?;
+        let inside = ["services", "service-", "local-"].iter().any(|start| name.starts_with(start));
+        let is_told = match &rule.act {
+            Act::Mark(_) | Act::Verdict(Verdict::Jump(_)) => negated && inside,
+            Act::Verdict(Verdict::Goto(_)) => !negated && name.starts_with("external-"),
+            _ => false,
+        };
+        is_told.then_some(pods)
     };
-    let asking = rules().filter(|(name, _)| asks(name)).flat_map(|(_, rules)| rules);
-    dump.pods = most(asking.filter_map(Pods::of).map(|(_, pods)| pods));
+    dump.pods = most(rules().filter_map(tells));
+    dump.style = Box::new(Style::of(&dump));
+    dump.is_as_written = super::shared_faults(&dump).is_empty();
     Ok(dump)
 }
 
 /// A key as `nft` prints it: parts with dots between. Elements with a comment or a timeout wrap it.
-fn key_words(key: &Value) -> Option<String> {
+pub(super) fn key_words(key: &Value) -> Option<String> {
     match key {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -372,11 +435,15 @@ fn verdict(value: &Value) -> Verdict {
     }
 }
 
-fn rule(object: &Value) -> Rule {
-    let mut rule =
-        Rule { handle: object.get("handle").and_then(Value::as_u64), ..Rule::always(Act::Unknown) };
+fn rule(object: &Value, family: &str) -> Rule {
+    let statements = object.get("expr").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut rule = Rule {
+        handle: object.get("handle").and_then(Value::as_u64),
+        text: super::text::rule(statements, family),
+        ..Rule::always(Act::Unknown)
+    };
     let mut unknown = false;
-    for statement in object.get("expr").and_then(Value::as_array).into_iter().flatten() {
+    for statement in statements {
         let Some((word, body)) = statement.as_object().and_then(|one| one.iter().next()) else { continue };
         match word.as_str() {
             "match" => unknown |= !condition(&mut rule, body),
@@ -492,6 +559,7 @@ fn condition(rule: &mut Rule, body: &Value) -> bool {
         _ if field("ct", "key").as_deref() == Some("state") => {
             let states = right.map(ToString::to_string).unwrap_or_default();
             rule.not_new |= states.contains("\"new\"") == negated;
+            rule.tracked |= states.contains("\"untracked\"") == negated;
             true
         }
         _ if field("ct", "key").is_some() => {

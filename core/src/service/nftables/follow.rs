@@ -4,15 +4,18 @@
 //! the missing numbers' packets go on untranslated, and those are refused by `cluster-ips-check` while the address is
 //! in `cluster-ips`. A chain that was gone to does not come back.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::dump::{Act, Dump, Rule, Verdict, key};
-use super::way_in::pods;
+use super::dump::{Act, Base, Dump, Marking, Pods, Rule, Verdict, key};
+use super::leaving::{self, Leaving};
+use super::written::{MARKS, NODE_PORT_IPS};
 use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
-use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Packet, arrive, before_translation};
+use crate::service::follow::{Client, DEEPEST, Followed, Hop, Shares, Worse};
+use crate::service::passage::{Match, Packet, arrive, before_translation};
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
 #[must_use]
@@ -28,7 +31,6 @@ pub fn layout(dump: &Dump) -> Option<Layout> {
 #[must_use]
 pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort) -> Followed {
     let mut followed = Followed::default();
-    let mut left = 1.0;
     let mut is_untracked = false;
     let hook = if client == Client::Node { "output" } else { "prerouting" };
     for rule in dump.foreign.iter().filter(|rule| rule.hook == hook && rule.takes(to)) {
@@ -62,38 +64,17 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
     if !before_translation(&mut followed, before, &packet) {
         return followed;
     }
-    let walk = Walk { dump, to, client, addresses: &port.addresses };
-    // What meets packets after translation is in chains of the same hook, too.
-    let is_after = |name: &str| {
-        let rules = dump.chains.get(name).into_iter().flatten();
-        let to_ends = Act::Verdict(Verdict::Jump("service-endpoints-check".to_owned()));
-        rules.into_iter().any(|rule| rule.act == to_ends)
-    };
-    let mut base: Vec<(&i64, &String)> = dump
-        .hooks
-        .iter()
-        .filter(|(name, (of, _))| of == hook && !is_after(name))
-        .map(|(name, (_, priority))| (priority, name))
-        .collect();
-    base.sort_unstable();
-    for (priority, name) in base {
-        // Translation is for tracked connections alone.
-        if left <= 0.0 || (is_untracked && *priority >= foreign::OURS) {
-            break;
-        }
-        let out = walk.chain(name, left, 0, 0, &mut followed);
-        left = out.on + out.accepted;
-        if dump.drops_rest.contains(name) {
-            followed.shares.silent += out.on;
-            left = out.accepted;
-        }
+    let walk = Walk::new(dump, to, client, &port.addresses);
+    let walk = Walk { is_untracked, ..walk };
+    let left = walk.hook(hook, &mut followed, |_| true);
+    if left > 0.0 {
+        // What is not translated goes on to the chains that refuse, and else to an address that nobody has.
+        let next = if to.address.is_none() { "input" } else { "forward" };
+        let on = walk.after(next, left, &mut followed);
+        followed.shares.silent += on;
     }
-    if client != Client::Node
-        && dump.hooks.iter().any(|(name, (hook, _))| hook == "forward" && dump.drops_rest.contains(name))
-    {
-        let translated: f64 = followed.shares.to.values().sum();
-        followed.shares.to.clear();
-        followed.shares.silent += translated;
+    if !dump.is_as_written {
+        walk.arrived(&mut followed, port);
     }
     if !dump.others.is_empty() {
         arrive(&mut followed, |endpoint| {
@@ -110,15 +91,9 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
             (packet, outcomes)
         });
     }
-    if left > 0.0 {
-        match end(dump, to) {
-            Some(Verdict::Drop) => followed.shares.silent += left,
-            Some(_) => followed.shares.refused += left,
-            None if to.address.is_some_and(|ip| contains(dump, "cluster-ips", &ip.to_string())) => {
-                followed.shares.refused += left;
-            }
-            None => followed.shares.silent += left,
-        }
+    // Others may have marked them, too.
+    if packet.mark == Some(0) {
+        walk.leave(&mut followed, port, packet);
     }
     followed
 }
@@ -138,10 +113,6 @@ pub(super) fn end(dump: &Dump, to: FrontendKey) -> Option<&Verdict> {
 pub(super) fn contains(dump: &Dump, set: &str, element: &str) -> bool {
     dump.sets.get(set).is_some_and(|set| set.contains(element))
 }
-
-/// The set of the node's addresses that take node ports: with anything but all of them (`--nodeport-addresses`), as is
-/// the default (`cmd/kube-proxy/app/server_linux.go`: `primary`).
-pub(super) const NODE_PORT_IPS: &str = "nodeport-ips";
 
 /// Whether any address takes node ports, of the node's own where those are known.
 pub(super) fn takes_node_ports(dump: &Dump, addresses: &[IpAddr]) -> bool {
@@ -173,6 +144,12 @@ struct Walk<'a> {
     client: Client,
     /// Of the node, as far as they are known.
     addresses: &'a [IpAddr],
+    /// Whether rules of others took the tracking off.
+    is_untracked: bool,
+    /// The mark that packets were given on the way.
+    mark: Cell<u64>,
+    /// That of an endpoint's packets to itself, beside it.
+    own_marks: RefCell<BTreeMap<SocketAddr, u64>>,
 }
 
 /// What a chain leaves of a share, untranslated.
@@ -193,7 +170,151 @@ enum Takes {
     Unread,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(dump: &'a Dump, to: FrontendKey, client: Client, addresses: &'a [IpAddr]) -> Self {
+        let own_marks = RefCell::default();
+        Self { dump, to, client, addresses, is_untracked: false, mark: Cell::new(0), own_marks }
+    }
+
+    /// Walks the chains that the kernel asks at a hook; the answer is the share that none of them decided.
+    fn hook(&self, hook: &str, followed: &mut Followed, is: impl Fn(&Base) -> bool) -> f64 {
+        let of_hook = self.dump.bases.iter().filter(|(_, base)| base.hook == hook && is(base));
+        let mut bases: Vec<(i64, &String, &Base)> =
+            of_hook.map(|(name, base)| (base.priority, name, base)).collect();
+        bases.sort_by_key(|(priority, name, _)| (*priority, *name));
+        let mut left = 1.0 - followed.shares.silent - followed.shares.refused;
+        for (_, name, base) in bases {
+            // Translation is for tracked connections alone.
+            if left <= 0.0 || (self.is_untracked && base.kind == "nat") {
+                continue;
+            }
+            let out = self.chain(name, left, 0, 0, followed);
+            left = out.on + out.accepted;
+            if base.policy == "drop" {
+                followed.shares.silent += out.on;
+                left = out.accepted;
+            }
+        }
+        left
+    }
+
+    /// What chains do that are asked when the way is known, with a share of the packets; none of the hops is told.
+    fn after(&self, hook: &str, share: f64, followed: &mut Followed) -> f64 {
+        if self.client == Client::Node {
+            return share;
+        }
+        let mut met = Followed::default();
+        let on = self.hook(hook, &mut met, |_| true);
+        followed.shares.silent += share * met.shares.silent;
+        followed.shares.refused += share * met.shares.refused;
+        followed.unread.extend(met.unread);
+        share * on
+    }
+
+    /// What the proxy's own chains after translation do with packets to endpoints, where they are not as it writes them.
+    fn arrived(&self, followed: &mut Followed, port: &ExpectedPort) {
+        for (endpoint, share) in std::mem::take(&mut followed.shares.to) {
+            let to = FrontendKey { address: Some(endpoint.ip()), port: endpoint.port(), ..self.to };
+            let walk = Walk::new(self.dump, to, self.client, self.addresses);
+            let is_late = |base: &Base| base.priority > foreign::OURS && base.kind == "filter";
+            let mut met = Followed::default();
+            let mut hooks = vec![if self.client == Client::Node { "output" } else { "prerouting" }];
+            if port.on_host.contains(&endpoint) {
+                hooks.push("input");
+            } else if self.client != Client::Node {
+                hooks.push("forward");
+            }
+            for (index, hook) in hooks.into_iter().enumerate() {
+                walk.hook(hook, &mut met, |base| index > 0 || is_late(base));
+            }
+            let (silent, refused) = (met.shares.silent.min(1.0), met.shares.refused.min(1.0));
+            followed.shares.silent += share * silent;
+            followed.shares.refused += share * refused;
+            followed.unread.extend(met.unread);
+            let arrives = share * (1.0 - silent - refused).max(0.0);
+            if arrives > 0.0 {
+                followed.shares.to.insert(endpoint, arrives);
+            }
+        }
+    }
+
+    /// Which endpoints see the address of who is outside, and who else gets no answers for it.
+    fn leave(&self, followed: &mut Followed, port: &ExpectedPort, packet: Packet) {
+        let mark = self.mark.get();
+        let pods: Vec<SocketAddr> =
+            followed.shares.to.keys().filter(|to| !port.on_host.contains(to)).copied().collect();
+        let leaving = |to: SocketAddr| Leaving { mark, from: None, to, protocol: self.to.protocol };
+        match self.client {
+            Client::Outside => {
+                // Those of the node answer through it in any case.
+                for to in pods.into_iter().filter(|to| !port.on_node.contains(to)) {
+                    let packet = Packet { to: Some(to.ip()), port: to.port(), translated: true, ..packet };
+                    let is = if leaving::is_masqueraded(self.dump, leaving(to)) {
+                        Match::Yes
+                    } else {
+                        self.dump.others.masquerades(packet)
+                    };
+                    match is {
+                        Match::Yes => {}
+                        Match::No => drop(followed.keep_source.insert(to)),
+                        Match::Perhaps => followed.unsure.push(format!(
+                            "whether packets from outside to {to} get an address of the node, so that answers find their way back: rules of others at postrouting depend on what no dump tells"
+                        )),
+                    }
+                }
+            }
+            Client::Pod => {
+                let itself = |to: &SocketAddr| {
+                    let own = self.own_marks.borrow().get(to).copied().unwrap_or_default();
+                    let packet = Leaving { mark: mark | own, from: Some(to.ip()), ..leaving(*to) };
+                    !leaving::is_masqueraded(self.dump, packet)
+                };
+                let alone: Vec<SocketAddr> =
+                    pods.into_iter().filter(|to| port.on_node.contains(to) && itself(to)).collect();
+                followed.worse.extend(to_themselves(&alone, &followed.shares));
+                followed.worse.extend(self.strangers(port, packet));
+            }
+            Client::Node => {}
+        }
+    }
+
+    /// Who comes from outside of the cluster to a cluster IP, where the proxy knows pods and masquerades all others.
+    fn strangers(&self, port: &ExpectedPort, packet: Packet) -> Option<Worse> {
+        let style = &self.dump.style;
+        let knows = style.marks_all || style.pods.is_some();
+        if !knows || (self.dump.is_as_written && !style.marks_by_chain) {
+            return None;
+        }
+        let walk = Walk::new(self.dump, self.to, Client::Outside, self.addresses);
+        let mut followed = Followed::default();
+        walk.hook("prerouting", &mut followed, |_| true);
+        walk.leave(&mut followed, port, Packet { client: Client::Outside, ..packet });
+        let is_lost = |to: &SocketAddr| followed.keep_source.contains(to);
+        let lost: f64 = followed.shares.to.iter().filter(|(to, _)| is_lost(to)).map(|(_, share)| share).sum();
+        Worse::of("outside of the cluster".to_owned(), lost)
+    }
+
+    /// Whether who sends it is whom a rule asks for; `None` when no proxy asks so.
+    fn is_from(&self, rule: &Rule) -> Option<bool> {
+        if rule.from_node && self.client != Client::Node {
+            return Some(false);
+        }
+        if let Some((not, net)) = &rule.source
+            && net.prefix_len() == net.max_prefix_len()
+        {
+            // One host is an endpoint that asks itself.
+            return Some(*not);
+        }
+        match Pods::of(rule) {
+            Some((not, pods)) if self.dump.pods.as_ref() == Some(&pods) => {
+                Some((self.client == Client::Pod) != not)
+            }
+            Some(_) => None,
+            None if rule.source.is_some() || rule.interface.is_some() => None,
+            None => Some(true),
+        }
+    }
+
     fn takes(&self, rule: &Rule, chain: &str) -> Takes {
         let (address, set) = (self.to.address, &rule.to_set);
         let in_set = |set: &str| match address {
@@ -206,57 +327,53 @@ impl Walk<'_> {
             None => *not,
         }) && set.as_ref().is_none_or(|(not, set)| in_set(set) != *not)
             && (!rule.to_node || address.is_none())
-            && !rule.from_node
             && !rule.not_new
+            && (!rule.tracked || !self.is_untracked)
             && rule.protocol.is_none_or(|protocol| protocol == self.to.protocol)
             && rule.port.is_none_or(|port| port == self.to.port);
         if !about {
             return Takes::No;
         }
-        let decides_nothing = match &rule.act {
-            Act::Mark(_) | Act::Remember(_) | Act::Keep(..) => true,
-            Act::Verdict(Verdict::Jump(to)) => to == "mark-for-masquerade",
-            _ => false,
-        };
-        if decides_nothing {
-            return Takes::No;
-        }
+        let decides_nothing = is_mark(rule) || matches!(rule.act, Act::Remember(_) | Act::Keep(..));
+        let unread = if decides_nothing { Takes::No } else { Takes::Unread };
         if rule.act == Act::Unknown || rule.is_odd {
-            return Takes::Unread;
+            return unread;
         }
         if let Some(set) = &rule.known_client {
-            return if set.starts_with("affinity-") { Takes::No } else { Takes::Unread };
+            return if set.starts_with("affinity-") { Takes::No } else { unread };
         }
-        if !rule.not_from.is_empty() {
+        let is_range = |(not, _): &(bool, ipnet::IpNet)| *not;
+        if !rule.not_from.is_empty() || (is_firewall(chain) && rule.source.as_ref().is_some_and(is_range)) {
             // Clients are within the ranges.
-            return if is_firewall(chain) { Takes::No } else { Takes::Unread };
+            return if is_firewall(chain) { Takes::No } else { unread };
         }
-        if let Some((not, _)) = &rule.interface {
-            // Who is a pod, where the proxy tells by the interface.
-            return match (self.client == Client::Pod) != *not {
-                _ if !chain.starts_with("external-") || rule.source.is_some() => Takes::Unread,
-                true => Takes::Yes,
-                false => Takes::No,
-            };
+        match self.is_from(rule) {
+            Some(true) => Takes::Yes,
+            Some(false) => Takes::No,
+            None => unread,
         }
-        match &rule.source {
-            None => Takes::Yes,
-            // Who is a pod, or the ranges of a firewall that has only one.
-            Some((not, _)) if is_firewall(chain) && *not => Takes::No,
-            Some((not, net)) if chain.starts_with("external-") && net.prefix_len() < net.max_prefix_len() => {
-                if (self.client == Client::Pod) == *not {
-                    Takes::No
-                } else {
-                    Takes::Yes
-                }
+    }
+
+    /// The mark that a rule sets.
+    fn marked(&self, mark: u64, rule: &Rule) -> u64 {
+        match &rule.act {
+            Act::Mark(Marking::Or(bits)) => mark | bits,
+            Act::Mark(Marking::Xor(bits)) => mark ^ bits,
+            Act::Verdict(Verdict::Jump(to)) if to == MARKS => {
+                let mut rules = self.dump.chains.get(MARKS).into_iter().flatten();
+                let ends = |rule: &&Rule| !matches!(rule.act, Act::Verdict(_));
+                let plain =
+                    rules.by_ref().take_while(ends).filter(|rule| self.takes(rule, MARKS) == Takes::Yes);
+                plain.fold(mark, |mark, rule| self.marked(mark, rule))
             }
-            Some(_) => Takes::Unread,
+            _ => mark,
         }
     }
 
     /// Walks a chain with a share of the packets.
     fn chain(&self, name: &str, share: f64, depth: usize, nested: usize, followed: &mut Followed) -> Out {
         let mut out = Out { on: share, accepted: 0.0 };
+        let mut own = None;
         let Some(rules) = self.dump.chains.get(name) else { return out };
         if nested > DEEPEST {
             followed.unread.push(Place::within(super::TABLE, name));
@@ -272,6 +389,13 @@ impl Walk<'_> {
             if !name.starts_with("filter-") && !name.starts_with("firewall-") {
                 followed.rules += share;
             }
+            if let (true, Some((false, itself))) = (is_mark(rule), &rule.source)
+                && itself.prefix_len() == itself.max_prefix_len()
+                && !rule.is_odd
+            {
+                own = Some((itself.addr(), self.marked(0, rule)));
+                continue;
+            }
             match self.takes(rule, name) {
                 Takes::Yes => {}
                 Takes::No => continue,
@@ -281,9 +405,13 @@ impl Walk<'_> {
                 }
             }
             let hop = |to: String, choice| Hop { place: place.clone(), to, choice, depth };
-            let within = (name, depth, nested);
+            let within = (depth, nested);
             match &rule.act {
+                _ if is_mark(rule) => self.mark.set(self.marked(self.mark.get(), rule)),
                 Act::Translate(to) => {
+                    if let Some((_, mark)) = own.filter(|(itself, _)| *itself == to.ip()) {
+                        self.own_marks.borrow_mut().insert(*to, mark);
+                    }
                     *followed.shares.to.entry(*to).or_default() += share;
                     followed.hops.push(hop(format!("DNAT {to}"), None));
                     out.on = 0.0;
@@ -358,7 +486,7 @@ impl Walk<'_> {
         &self,
         verdict: &Verdict,
         place: Place,
-        (name, depth, nested): (&str, usize, usize),
+        (depth, nested): (usize, usize),
         out: &mut Out,
         followed: &mut Followed,
     ) -> bool {
@@ -384,26 +512,46 @@ impl Walk<'_> {
                 out.accepted += share;
                 out.on = 0.0;
             }
-            Verdict::Other(word) if word == "continue" => return false,
             Verdict::Other(word) if word == "return" => {}
+            Verdict::Other(word) if word == "continue" => return false,
             Verdict::Other(_) => {
                 followed.unread.push(place);
                 return false;
             }
         }
-        // The proxy writes drops into its firewalls only, and none of the other words here.
-        let word = match verdict {
-            Verdict::Drop => "drop",
-            Verdict::Reject => "reject",
-            Verdict::Other(word) => word,
-            Verdict::Goto(_) | Verdict::Jump(_) => return true,
-        };
-        let is_proxys = *verdict == Verdict::Drop && is_firewall(name);
-        if !is_proxys {
-            followed.strange.push((place, word.to_owned()));
-        }
         true
     }
+}
+
+/// Whether it marks.
+fn is_mark(rule: &Rule) -> bool {
+    match &rule.act {
+        Act::Mark(_) => true,
+        Act::Verdict(Verdict::Jump(to)) => to == MARKS,
+        _ => false,
+    }
+}
+
+/// Where pods are, if the proxy was told so by a network.
+fn pods(dump: &Dump) -> Option<ipnet::IpNet> {
+    match dump.pods {
+        Some(Pods::Net(net)) => Some(net),
+        Some(Pods::Interface(_)) | None => None,
+    }
+}
+
+/// Endpoints of the node whose packets to themselves keep their source.
+fn to_themselves(alone: &[SocketAddr], shares: &Shares) -> Option<Worse> {
+    const MOST: usize = 3;
+    let share = alone.iter().filter_map(|to| shares.to.get(to)).copied().fold(0.0, f64::max);
+    let named: Vec<String> = alone.iter().take(MOST).map(|to| to.ip().to_string()).collect();
+    let more = alone.len().saturating_sub(MOST);
+    let clients = match (named.as_slice(), more) {
+        ([one], _) => format!("{one}, its own endpoint"),
+        (all, 0) => format!("{}, each its own endpoint", all.join(", ")),
+        (all, more) => format!("{} and {more} more, each its own endpoint", all.join(", ")),
+    };
+    Worse::of(clients, share)
 }
 
 /// A chain that drops who is in no range of one Service.

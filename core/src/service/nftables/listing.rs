@@ -4,12 +4,15 @@
 //! read as a dump is. Handles are counted up and are not the kernel's.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
+use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use super::Layout;
 use super::dump::{Act, Marking, Rule, Verdict};
 use super::emit::{Chain, TABLE, Table};
+use super::written::Style;
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
 use crate::service::expected::ExpectedPort;
@@ -18,14 +21,16 @@ use crate::service::iptables::ProxyOptions;
 /// Writes the listing of one family.
 #[must_use]
 pub fn listing(ports: &[ExpectedPort], family: AddressType, layout: Layout, options: &ProxyOptions) -> Value {
-    let ip = if family == AddressType::Ipv6 { "ip6" } else { "ip" };
-    let table = Table::of(ports, layout, options);
+    let style = Style::own(family, layout, options);
+    let (ip, address) = (style.ip(), style.address());
+    let table = Table::of(ports, &style);
     let mut listing = Listing { ip, items: vec![json!({"metainfo": {"json_schema_version": 1}})], handle: 0 };
     listing.items.push(json!({"table": {"family": ip, "name": TABLE, "handle": 1}}));
-    listing.set("cluster-ips", table.cluster_ips.iter().map(|ip| json!(ip)));
-    listing.set("hairpin-connections", table.hairpins.iter().map(|key| concat(key)));
+    listing.set("cluster-ips", &json!(address), table.cluster_ips.iter().map(|ip| json!(ip)));
+    let flow = json!([address, address, "inet_proto", "inet_service"]);
+    listing.set("hairpin-connections", &flow, table.hairpins.iter().map(|key| concat(key)));
     for (set, seconds) in &table.affinity {
-        listing.push("set", json!({"name": set, "flags": ["timeout"], "timeout": seconds}));
+        listing.push("set", json!({"name": set, "type": address, "flags": ["timeout"], "timeout": seconds}));
     }
     let none = BTreeMap::new();
     for (name, map, comments) in [
@@ -47,6 +52,8 @@ pub fn listing(ports: &[ExpectedPort], family: AddressType, layout: Layout, opti
     json!({"nftables": listing.items})
 }
 
+const LOOPBACK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+
 struct Listing {
     ip: &'static str,
     items: Vec<Value>,
@@ -64,8 +71,8 @@ impl Listing {
         self.items.push(json!({kind: object}));
     }
 
-    fn set(&mut self, name: &str, elements: impl Iterator<Item = Value>) {
-        self.push("set", json!({"name": name, "elem": elements.collect::<Vec<_>>()}));
+    fn set(&mut self, name: &str, kind: &Value, elements: impl Iterator<Item = Value>) {
+        self.push("set", json!({"name": name, "type": kind, "elem": elements.collect::<Vec<_>>()}));
     }
 
     fn map(&mut self, name: &str, map: &BTreeMap<String, Verdict>, comments: &BTreeMap<String, String>) {
@@ -74,7 +81,11 @@ impl Listing {
             None => json!([concat(key), verdict(to)]),
         };
         let elements: Vec<Value> = map.iter().map(element).collect();
-        self.push("map", json!({"name": name, "map": "verdict", "elem": elements}));
+        let mut kind = vec!["inet_proto", "inet_service"];
+        if !name.ends_with("nodeports") {
+            kind.insert(0, if self.ip == "ip6" { "ipv6_addr" } else { "ipv4_addr" });
+        }
+        self.push("map", json!({"name": name, "type": kind, "map": "verdict", "elem": elements}));
     }
 
     fn chain(&mut self, name: &str, hook: Option<(&str, &str, i64)>) {
@@ -123,6 +134,8 @@ impl Listing {
         let lookup =
             |key: &[Value], map: &str| json!({"vmap": {"key": {"concat": key}, "data": format!("@{map}")}});
         let here = json!({"match": {"op": "==", "left": {"fib": {"result": "type", "flags": ["daddr"]}}, "right": "local"}});
+        let loopback = if ip == "ip6" { json!("::1") } else { net(ipnet::IpNet::from(LOOPBACK)) };
+        let elsewhere = json!({"match": {"op": "!=", "left": destination, "right": loopback}});
         let bits = options.mark;
         let of_mark = json!({"meta": {"key": "mark"}});
         let with_mark =
@@ -138,10 +151,10 @@ impl Listing {
             self.rule("services", &[of_service.clone(), outside, mark.clone()]);
         }
         self.rule("services", &[lookup(&whole, "service-ips")]);
-        self.rule("services", &[here.clone(), lookup(&port, "service-nodeports")]);
+        self.rule("services", &[here, elsewhere.clone(), lookup(&port, "service-nodeports")]);
         for (name, expression) in [
             ("service-endpoints-check", vec![lookup(&whole, "no-endpoint-services")]),
-            ("nodeport-endpoints-check", vec![here, lookup(&port, "no-endpoint-nodeports")]),
+            ("nodeport-endpoints-check", vec![elsewhere, lookup(&port, "no-endpoint-nodeports")]),
             ("firewall-check", vec![lookup(&whole, "firewall-ips")]),
             ("cluster-ips-check", vec![of_service, json!({"reject": null})]),
             ("reject-chain", vec![json!({"reject": null})]),
@@ -158,7 +171,7 @@ impl Listing {
         let flow = [&[source, destination][..], &port].concat();
         let flow = json!({"concat": flow});
         let hairpin = json!({"match": {"op": "==", "left": flow, "right": "@hairpin-connections"}});
-        self.rule("masquerading", &[translated, hairpin, json!({"masquerade": null})]);
+        self.rule("masquerading", &[translated, hairpin, json!({"masquerade": {"flags": "fully-random"}})]);
     }
 }
 

@@ -6,10 +6,12 @@ pub mod dump;
 mod emit;
 mod follow;
 pub mod foreign;
+mod leaving;
 mod listing;
-mod masquerade;
-mod order;
-mod way_in;
+mod rules;
+mod shared;
+mod text;
+mod written;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +19,7 @@ pub use compare::faults;
 pub use emit::{TABLE, emit};
 pub use follow::{follow, layout};
 pub use listing::listing;
-pub use way_in::shared_faults;
+pub use shared::shared_faults;
 
 /// The shape of the chains of a service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
