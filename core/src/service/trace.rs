@@ -292,7 +292,13 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
     let mut not_examined = match rules {
         Rules::Nftables(dump) => {
             let of = |table: &String| format!("table {table}: its packets are those of devices and bridges");
-            dump.others.elsewhere.iter().map(of).collect()
+            let unread = |(table, chain): &(String, String)| {
+                format!(
+                    "table {table}, chain {chain}: rules of iptables (xt), which only `iptables-save` shows"
+                )
+            };
+            let iptables = dump.others.of_iptables.iter().map(unread);
+            dump.others.elsewhere.iter().map(of).chain(iptables).collect()
         }
         Rules::Iptables(_) | Rules::Cilium(_) => Vec::new(),
     };

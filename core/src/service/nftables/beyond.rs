@@ -16,7 +16,7 @@ use super::emit::TABLE;
 use super::foreign::OURS;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST};
-use crate::service::passage::{Match, Outcomes, Packet};
+use crate::service::passage::{Fate, Match, Outcomes, Packet};
 
 /// All tables of others that see a family's packets.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,8 @@ pub struct Others {
     sets: BTreeMap<(String, String), Vec<Value>>,
     /// Tables of families that see packets elsewhere: of bridges and of devices.
     pub elsewhere: Vec<String>,
+    /// Chains that the kernel asks and that have rules of iptables, which this list does not show: table and chain.
+    pub of_iptables: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,7 +93,22 @@ pub(super) fn read(items: &[Value], family: &str) -> Others {
             _ => {}
         }
     }
+    for (table, chains) in &others.tables {
+        let asked = chains.iter().filter(|(_, chain)| chain.base.is_some());
+        let named = asked.filter(|(name, _)| has_xt(chains, name, 0));
+        others.of_iptables.extend(named.map(|(name, _)| (table.clone(), name.clone())));
+    }
     others
+}
+
+/// Whether a chain, or one that it leads to, has rules with what only iptables reads.
+fn has_xt(chains: &BTreeMap<String, Chain>, name: &str, depth: usize) -> bool {
+    let rules = chains.get(name).filter(|_| depth < DEEPEST).into_iter().flat_map(|chain| &chain.rules);
+    rules.flat_map(|rule| &rule.statements).any(|statement| {
+        let target = |word: &str| statement.get(word)?.get("target")?.as_str();
+        let next = target("jump").or_else(|| target("goto"));
+        statement.get("xt").is_some() || next.is_some_and(|next| has_xt(chains, next, depth + 1))
+    })
 }
 
 impl Others {
@@ -111,7 +128,7 @@ impl Others {
     pub(super) fn masquerades(&self, packet: Packet) -> Match {
         let mut is = Match::No;
         for (table, chains) in &self.tables {
-            let walk = Walk { others: self, table, packet };
+            let walk = Walk { others: self, table, packet, is_answer: false };
             let of_hook = |chain: &&Chain| chain.base.as_ref().is_some_and(|base| base.hook == "postrouting");
             for chain in chains.values().filter(of_hook) {
                 match walk.masquerades(&chain.rules, 0) {
@@ -132,10 +149,42 @@ impl Others {
             (_, true) => &[("prerouting", true), ("input", true)],
             (_, false) => &[("prerouting", true), ("forward", true), ("postrouting", true)],
         };
-        self.through(packet, hooks)
+        let first = *packet;
+        let mut whole = self.through(packet, hooks);
+        if whole.passes() {
+            let answers = self.answers(first);
+            // What may become of them is not certain: only what is counts.
+            if matches!(answers.fate(), Fate::Dropped | Fate::Refused) {
+                // Nobody who asked hears of a refusal.
+                let enders =
+                    answers.enders.into_iter().map(|(place, word)| (place, format!("{word} of answers")));
+                whole.then(Outcomes { refused: false, dropped: true, enders: enders.collect(), ..answers });
+            }
+        }
+        whole
+    }
+
+    /// What they do with an endpoint's answers.
+    fn answers(&self, first: Packet) -> Outcomes {
+        let hooks: &[&str] = match (first.client, first.to_node) {
+            (Client::Node, true) => &[],
+            (Client::Node, false) => &["prerouting", "input"],
+            (_, true) => &["output", "postrouting"],
+            (_, false) => &["prerouting", "forward", "postrouting"],
+        };
+        let hooks = hooks.iter().flat_map(|hook| {
+            let both = if matches!(*hook, "prerouting" | "output") { &[false, true][..] } else { &[true] };
+            both.iter().map(|after| (*hook, *after))
+        });
+        let mut packet = Packet { mark: None, ..first };
+        self.walked(&mut packet, &hooks.collect::<Vec<_>>(), true)
     }
 
     fn through(&self, packet: &mut Packet, hooks: &[(&str, bool)]) -> Outcomes {
+        self.walked(packet, hooks, false)
+    }
+
+    fn walked(&self, packet: &mut Packet, hooks: &[(&str, bool)], is_answer: bool) -> Outcomes {
         let mut whole = Outcomes::undecided();
         for (hook, after) in hooks {
             let translates = matches!(*hook, "prerouting" | "output");
@@ -154,7 +203,7 @@ impl Others {
                 if !whole.passes() {
                     return whole;
                 }
-                let mut walk = Walk { others: self, table, packet: *packet };
+                let mut walk = Walk { others: self, table, packet: *packet, is_answer };
                 let mut out = walk.rules(name, &chain.rules, 0);
                 if chain.base.as_ref().is_some_and(|base| base.drops_rest) {
                     out.end_by_policy(Place::within(table, name), "policy drop");
@@ -171,6 +220,8 @@ struct Walk<'a> {
     others: &'a Others,
     table: &'a str,
     packet: Packet,
+    /// Whether it is not the first packet, but the answer to it.
+    is_answer: bool,
 }
 
 impl Walk<'_> {
@@ -357,6 +408,11 @@ impl Walk<'_> {
         let value = value.get("elem").and_then(|element| element.get("val")).unwrap_or(value);
         let key = |of: &str, key: &str| field.get(of).and_then(|of| of.get(key)).and_then(Value::as_str);
         let packet = &self.packet;
+        if self.is_answer
+            && let Some(is) = self.of_answer(field, value)
+        {
+            return is;
+        }
         if let Some(name) = key("payload", "field") {
             let of = key("payload", "protocol").unwrap_or_default();
             let is_its = |of: &str| match of {
@@ -406,6 +462,27 @@ impl Walk<'_> {
             };
         }
         Match::Perhaps
+    }
+
+    /// Whether an answer has a value in a field, where that is another than of the first packet.
+    fn of_answer(&self, field: &Value, value: &Value) -> Option<Match> {
+        let packet = &self.packet;
+        let key = |of: &str, key: &str| field.get(of)?.get(key)?.as_str();
+        Some(match (key("payload", "field"), key("meta", "key"), key("ct", "key")) {
+            (Some("saddr"), ..) => self.net(value, |net| packet.is_to(net), packet.to),
+            (Some("daddr"), ..) => self.net(value, |net| packet.is_from(net), None),
+            (Some("sport"), ..) => in_range(value, u64::from(packet.port)),
+            // The client's own, whichever that is.
+            (Some("dport"), ..) => Match::Perhaps,
+            (_, Some("iifname" | "iif" | "oifname" | "oif"), _) => match value.as_str() {
+                Some("lo") => Match::No,
+                _ => Match::Perhaps,
+            },
+            (.., Some("state")) => Match::of(value.as_str() == Some("established")),
+            (.., Some("direction")) => Match::of(value.as_str() == Some("reply")),
+            _ if field.get("fib").is_some() => Match::Perhaps,
+            _ => return None,
+        })
     }
 
     fn is_v6(&self) -> bool {
