@@ -28,13 +28,42 @@ pub(super) struct Packet {
     pub(super) mark: Option<u32>,
     /// Where pods are, if the rules say so.
     pub(super) pods: Option<IpNet>,
+    /// Which of the connection's packets it is.
+    pub(super) flow: Flow,
+}
+
+/// Which of a connection's packets one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    First,
+    /// One after it, in the same direction.
+    Later,
+    /// An answer: who sent the first is whom it goes to.
+    Answer,
 }
 
 impl Packet {
     /// Whether it comes from an address in a net.
     pub(super) fn is_from(&self, net: IpNet) -> Match {
+        if self.flow == Flow::Answer { self.is_of_endpoint(net) } else { self.is_of_client(net) }
+    }
+
+    /// Whether it goes to an address in a net.
+    pub(super) fn is_to(&self, net: IpNet) -> Match {
+        if self.flow == Flow::Answer { self.is_of_client(net) } else { self.is_of_endpoint(net) }
+    }
+
+    /// Whether it comes from, or goes to, an address of the node.
+    pub(super) fn is_of_node(&self, comes: bool) -> bool {
+        let by_client = comes != (self.flow == Flow::Answer);
+        if by_client { self.client == Client::Node } else { self.to_node }
+    }
+
+    fn is_of_client(&self, net: IpNet) -> Match {
         match (self.client, self.pods) {
             _ if net.prefix_len() == 0 => Match::Yes,
+            // What goes to itself comes from there.
+            (Client::Node, _) if self.to_node => self.is_of_endpoint(net),
             (Client::Pod, Some(pods)) if net.contains(&pods) => Match::Yes,
             (Client::Pod, Some(pods)) if !pods.contains(&net) => Match::No,
             (Client::Outside, Some(pods)) if pods.contains(&net) => Match::No,
@@ -42,7 +71,7 @@ impl Packet {
         }
     }
 
-    pub(super) fn is_to(&self, net: IpNet) -> Match {
+    fn is_of_endpoint(&self, net: IpNet) -> Match {
         match self.to {
             Some(address) => Match::of(net.contains(&address)),
             None => Match::Perhaps,
@@ -52,7 +81,8 @@ impl Packet {
     /// Whether connection tracking has it in one of these states.
     pub(super) fn is_in(&self, mut states: impl Iterator<Item = impl AsRef<str>>) -> bool {
         states.any(|state| match state.as_ref().to_ascii_uppercase().as_str() {
-            "NEW" => true,
+            "NEW" => self.flow == Flow::First,
+            "ESTABLISHED" => self.flow != Flow::First,
             "DNAT" => self.translated,
             _ => false,
         })
@@ -65,7 +95,7 @@ impl Packet {
             "lo" => Match::of(by_loopback),
             _ if by_loopback => Match::No,
             // What the node itself sends came by none.
-            _ if comes && self.client == Client::Node => Match::No,
+            _ if comes && self.client == Client::Node && self.flow != Flow::Answer => Match::No,
             _ => Match::Perhaps,
         }
     }
@@ -81,9 +111,14 @@ impl Packet {
             Client::Outside => "outside",
             Client::Node => "the node itself",
         };
-        match self.to {
-            Some(address) => format!("from {from} to {}", SocketAddr::new(address, self.port)),
-            None => format!("from {from} to node port {}", self.port),
+        let to = match self.to {
+            Some(address) => SocketAddr::new(address, self.port).to_string(),
+            None => format!("node port {}", self.port),
+        };
+        match self.flow {
+            Flow::First => format!("from {from} to {to}"),
+            Flow::Later => format!("after the first from {from} to {to}"),
+            Flow::Answer => format!("of {to} that answer {from}"),
         }
     }
 }
@@ -236,6 +271,14 @@ impl Outcomes {
         self.refused |= next.refused;
         self.enders.extend(next.enders);
         self.unsure.extend(next.unsure);
+    }
+
+    /// What nobody lets through after the first packet is never answered: a refusal ends no connection that is open, and
+    /// one of an answer goes to the endpoint.
+    pub(super) fn unanswered(mut self) -> Self {
+        self.dropped |= self.refused;
+        self.refused = false;
+        self
     }
 
     pub(super) const fn passes(&self) -> bool {

@@ -26,6 +26,7 @@ mod lint_property;
 mod oracle_boundary;
 mod oracle_cases;
 mod oracle_generator;
+mod service_answers;
 mod service_beyond;
 mod service_changed;
 mod service_cilium;

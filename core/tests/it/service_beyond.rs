@@ -161,25 +161,33 @@ fn chains_of_the_filter_table_are_followed() {
         ("a rule drops", &[], &["-A FORWARD -d 10.244.1.1/32 -j DROP"], forward_out),
         ("a rule drops UDP", &[], &["-A FORWARD -p udp -j DROP", "-A FORWARD -p icmp -j DROP"], WELL),
         ("a rule drops all but TCP", &[], &["-A FORWARD ! -p tcp -j DROP"], WELL),
-        ("INPUT drops", &[("INPUT", "DROP")], &[], host_out),
+        // Answers to the node come in there, too.
+        ("INPUT drops", &[("INPUT", "DROP")], &[], Ways { node: [OUT, OUT], ..host_out }),
+        (
+            "INPUT drops all but answers",
+            &[("INPUT", "DROP")],
+            &["-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"],
+            host_out,
+        ),
         (
             "INPUT drops, not what comes by the loopback",
             &[("INPUT", "DROP")],
             &["-A INPUT -i lo -j ACCEPT"],
-            Ways { pods: [NONE, OUT], ..WELL },
+            Ways { pods: [NONE, OUT], node: [OUT, NONE], ..WELL },
         ),
         (
             "INPUT drops, the port is open",
             &[("INPUT", "DROP")],
             &["-A INPUT -p tcp -m tcp --dport 6443 -j ACCEPT"],
-            WELL,
+            Ways { node: [OUT, OUT], ..WELL },
         ),
-        ("OUTPUT drops", &[("OUTPUT", "DROP")], &[], Ways { node: [OUT, OUT], ..WELL }),
+        // So do the node's own answers to pods go out.
+        ("OUTPUT drops", &[("OUTPUT", "DROP")], &[], Ways { pods: [NONE, OUT], node: [OUT, OUT], ..WELL }),
         (
             "a rule of OUTPUT refuses",
             &[],
             &["-A OUTPUT -d 10.244.0.0/16 -j REJECT"],
-            Ways { node: [REFUSED, NONE], ..WELL },
+            Ways { pods: [NONE, OUT], node: [REFUSED, NONE], ..WELL },
         ),
         ("an old mark of kubelet's", &[], &["-A OUTPUT -m mark --mark 0x8000/0x8000 -j DROP"], WELL),
     ] {
@@ -223,7 +231,7 @@ fn tables_before_translation_are_followed_for_the_node_s_own_packets_too() {
     check(
         "mangle INPUT",
         &of_save(&with("mangle", "INPUT", "-p tcp -j DROP")),
-        Ways { pods: [NONE, OUT], node: [NONE, OUT], ..WELL },
+        Ways { pods: [NONE, OUT], node: [OUT, OUT], ..WELL },
         true,
     );
     let nat = good.replacen(

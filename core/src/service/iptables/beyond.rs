@@ -8,9 +8,10 @@
 use super::dump::{Chain, Dump, Not, Rule};
 use super::follow::place;
 use super::lists::pods;
+use crate::model::port::Protocol;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST};
-use crate::service::passage::{Match, Outcomes, Packet};
+use crate::service::passage::{Fate, Flow, Match, Outcomes, Packet};
 
 /// Whether rules or a policy of INPUT may decide about packets to endpoints at the node's own addresses.
 #[must_use]
@@ -27,6 +28,8 @@ fn hooks(packet: &Packet) -> &'static [Hook] {
     const FORWARD: Hook = ("FORWARD", &["mangle", "filter", "security"]);
     const AFTER: Hook = ("POSTROUTING", &["mangle"]);
     match (packet.client, packet.to_node) {
+        (Client::Node, false) if packet.flow == Flow::Answer => &[INPUT],
+        (Client::Pod | Client::Outside, true) if packet.flow == Flow::Answer => &[OUTPUT, AFTER],
         (Client::Node, true) => &[OUTPUT, AFTER, INPUT],
         (Client::Node, false) => &[OUTPUT, AFTER],
         (_, true) => &[INPUT],
@@ -49,7 +52,10 @@ fn may_decide(dump: &Dump, hooks: &[Hook]) -> bool {
                         .as_ref()
                         .is_some_and(|net| !net.negated && net.value.addr().is_loopback())
                 };
-                let ends = |rule: &Rule| rule.target.as_deref() != Some("ACCEPT") && rule.takes_new();
+                let is_invalid = |rule: &Rule| {
+                    rule.states.as_ref().is_some_and(|states| !states.negated && states.value == "INVALID")
+                };
+                let ends = |rule: &Rule| rule.target.as_deref() != Some("ACCEPT") && !is_invalid(rule);
                 dump.rules("filter", target).iter().any(|rule| ends(rule) && !is_martian(rule))
             }
             _ => !target.starts_with("KUBE-"),
@@ -70,6 +76,24 @@ fn has_policy_drop(chain: &Chain) -> bool {
 /// What becomes of a packet that was translated.
 pub(super) fn after(dump: &Dump, packet: &mut Packet) -> Outcomes {
     through(dump, packet, hooks(packet))
+}
+
+/// What keeps balancers from asking whether the node has endpoints: the rule or policy, and its word.
+pub(super) fn ends_health_checks(dump: &Dump, port: u16) -> Option<(Place, String)> {
+    let mut packet = Packet {
+        client: Client::Outside,
+        to: None,
+        port,
+        protocol: Protocol::Tcp,
+        to_node: true,
+        translated: false,
+        mark: Some(0),
+        pods: None,
+        flow: Flow::First,
+    };
+    let outcomes = through(dump, &mut packet, &[INPUT]);
+    let ends = matches!(outcomes.fate(), Fate::Dropped | Fate::Refused);
+    outcomes.enders.into_iter().next_back().filter(|_| ends)
 }
 
 /// What becomes of one before it is translated, in the tables that do not translate.
@@ -192,10 +216,12 @@ pub(super) fn mark(written: &str) -> Option<(u32, u32)> {
 pub(super) fn takes(rule: &Rule, packet: &Packet) -> Match {
     let states = |states: &Not<String>| Match::of(packet.is_in(states.value.split(',')) != states.negated);
     let mut all = rule.protocol.map_or(Match::Yes, |protocol| Match::of(protocol == packet.protocol));
-    all = all.and(rule.destination_port.map_or(Match::Yes, |port| Match::of(port == packet.port)));
+    // Answers go to whatever port the client has chosen: of so many one that is named is none.
+    let to_port = |port: u16| Match::of(port == packet.port && packet.flow != Flow::Answer);
+    all = all.and(rule.destination_port.map_or(Match::Yes, to_port));
     all = all.and(rule.states.as_ref().map_or(Match::Yes, states));
-    all = all.and(Match::of(!rule.from_node || packet.client == Client::Node));
-    all = all.and(Match::of(!rule.to_node || packet.to_node));
+    all = all.and(Match::of(!rule.from_node || packet.is_of_node(true)));
+    all = all.and(Match::of(!rule.to_node || packet.is_of_node(false)));
     let to = |net: &Not<ipnet::IpNet>| packet.is_to(net.value).not(net.negated);
     all = all.and(rule.destination.as_ref().map_or(Match::Yes, to));
     let from = |net: &Not<ipnet::IpNet>| packet.is_from(net.value).not(net.negated);
@@ -226,11 +252,19 @@ fn others(rule: &Rule, packet: &Packet) -> Match {
             "-i" => packet.by_interface(value(), true),
             "-o" => packet.by_interface(value(), false),
             "--src-type" | "--dst-type" => {
-                let is = if word == "--dst-type" { packet.to_node } else { packet.client == Client::Node };
+                let is = packet.is_of_node(word == "--src-type");
                 if value() == "LOCAL" { Match::of(is) } else { Match::Perhaps }
             }
             "-p" => Match::of(value() == packet.protocol.lower()),
-            "--dport" | "--dports" => ports(value(), packet.port),
+            "--dport" | "--dports" if packet.flow != Flow::Answer => ports(value(), packet.port),
+            "--sport" | "--sports" if packet.flow == Flow::Answer => ports(value(), packet.port),
+            // As it prints `--syn`: of TCP the first packet alone has that flag alone.
+            "--tcp-flags" => match (value(), value()) {
+                ("FIN,SYN,RST,ACK", "SYN") => {
+                    Match::of(packet.flow == Flow::First && packet.protocol == Protocol::Tcp)
+                }
+                _ => Match::Perhaps,
+            },
             // These say what a target does, not when.
             "-g" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
             | "--reject-with" | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {

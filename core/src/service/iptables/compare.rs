@@ -10,7 +10,7 @@ use super::dump::Rule;
 use super::follow::{is_choice, place};
 use super::form::{Form, Of, is_same};
 use super::lists::{LISTS, Written, goes_to_service};
-use super::{chain, foreign, wanted};
+use super::{beyond, chain, foreign, wanted};
 use crate::service::expected::{Action, ExpectedPort};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 
@@ -23,6 +23,21 @@ pub fn faults(written: &Written<'_>, port: &ExpectedPort) -> Vec<Fault> {
     let mut faults = Vec::new();
     in_lists(written, port, &mut faults);
     foreign::faults(written.dump, port, &mut faults);
+    if let Some(number) = port.health_check
+        && let Some((place, object)) = beyond::ends_health_checks(written.dump, number)
+    {
+        let detail = format!(
+            "balancers that ask health check port {number} get no answer, and send nothing to this node any more"
+        );
+        faults.push(Fault {
+            difference: Difference::Extra,
+            kind: Kind::HealthCheck,
+            object,
+            place,
+            endpoint: None,
+            detail,
+        });
+    }
     if let Some((name, forms)) = wanted::external(port, &written.flags) {
         in_chain(written, &name, (Kind::Foreign, ""), &forms, &mut faults);
     }

@@ -262,7 +262,9 @@ fn external(nat: &mut Lines, port: &ExpectedPort, options: &ProxyOptions) {
     }
     if !port.source_ranges.is_empty() {
         let firewall = chain::firewall(name);
-        for range in &port.source_ranges {
+        // The node's own packets may come from the balancer's address.
+        let own = port.balancers().map(IpNet::from).filter(|_| port.admits_balancers() == Some(true));
+        for range in port.source_ranges.iter().copied().chain(own) {
             nat.rule(
                 &firewall,
                 &format!("-s {range} -m comment --comment \"{name} loadbalancer IP\" -j {chain}"),

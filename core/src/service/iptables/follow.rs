@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
 use super::{beyond, foreign, masquerade};
+use crate::model::port::Protocol;
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Match, Packet, arrive, before_translation};
+use crate::service::passage::{Fate, Flow, Match, Outcomes, Packet, arrive, before_translation};
 
 /// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
 #[must_use]
@@ -128,7 +129,31 @@ impl Way<'_> {
             translated: false,
             mark: Some(0),
             pods: None,
+            flow: Flow::First,
         }
+    }
+
+    /// What becomes of the packets after one that came through, and of the answers. Marks are set where connections are
+    /// translated, so on first packets alone.
+    fn goes_on(self, first: Packet, mut outcomes: Outcomes, others: bool) -> (Packet, Outcomes) {
+        // One packet and one answer are all that UDP needs.
+        let flows: &[Flow] = match self.to.protocol {
+            Protocol::Udp => &[Flow::Answer],
+            _ => &[Flow::Later, Flow::Answer],
+        };
+        for flow in flows {
+            if !outcomes.passes() {
+                break;
+            }
+            let mut packet = Packet { flow: *flow, mark: (!others).then_some(0), ..first };
+            let after = beyond::after(self.dump, &mut packet).unanswered();
+            let fate = after.fate();
+            outcomes.then(after);
+            if fate == Fate::Dropped {
+                return (packet, outcomes);
+            }
+        }
+        (first, outcomes)
     }
 
     /// What the chains after translation do.
@@ -157,7 +182,7 @@ impl Way<'_> {
                 )),
                 _ => {}
             }
-            (packet, outcomes)
+            if outcomes.passes() { self.goes_on(packet, outcomes, others) } else { (packet, outcomes) }
         });
         followed.keep_source = keep_source;
         followed.unsure.extend(perhaps);
@@ -335,7 +360,8 @@ impl Walk<'_> {
             // Who was there before is no first packet.
             && rule.recent.as_ref().is_none_or(|recent| recent.set);
         let interface = by_interface(rule).filter(|_| asks_for_pods_there(rule, chain));
-        let is_known = rule.other.is_empty() || interface.is_some();
+        let how = rule.other.first().is_some_and(|word| word == "--reject-with") && rule.other.len() == 2;
+        let is_known = rule.other.is_empty() || interface.is_some() || how;
         if about && (!is_known || rule.mark.is_some() || !is_source_of_proxy(rule, chain)) {
             followed.unread.push(place(table, chain, rule));
             return false;

@@ -15,7 +15,7 @@ use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop, Shares, Worse};
-use crate::service::passage::{Match, Packet, arrive, before_translation};
+use crate::service::passage::{Flow, Match, Packet, arrive, before_translation};
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
 #[must_use]
@@ -59,6 +59,7 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
         translated: false,
         mark: Some(0),
         pods: if dump.others.is_empty() { None } else { pods(dump) },
+        flow: Flow::First,
     };
     let before = dump.others.before(&mut packet);
     if !before_translation(&mut followed, before, &packet) {
