@@ -362,6 +362,30 @@ fn base_chains_of_other_tables_are_followed() {
                 WELL,
                 true,
             ),
+            (
+                "answers are dropped",
+                "forward",
+                0,
+                "accept",
+                vec![json!([is(json!({"ct": {"key": "state"}}), json!(["established", "related"])), drop])],
+                forward_out,
+                true,
+            ),
+            (
+                "answers of a pod are dropped",
+                "forward",
+                0,
+                "accept",
+                vec![json!([
+                    is(payload("ip", "saddr"), json!("10.244.1.1")),
+                    is(payload("tcp", "sport"), json!(8080)),
+                    is(json!({"ct": {"key": "direction"}}), json!("reply")),
+                    drop
+                ])],
+                forward_out,
+                true,
+            ),
+            ("a target of iptables", "forward", 0, "accept", vec![json!([{"xt": null}])], WELL, false),
             ("an interface's", "forward", 0, "accept", vec![json!([eth0, drop])], WELL, false),
             (
                 "what came by iptables",

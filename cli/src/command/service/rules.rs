@@ -73,6 +73,7 @@ fn listed(netns: &Netns) -> Result<Vec<Given>, Failure> {
             parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
         // They are read with the command that they were written with.
         rules.has_iptables_mode &= listed.iptables.is_empty();
+        rules.others.of_iptables.retain(|_| listed.iptables.is_empty());
         given.push(Given { rules: Rules::Nftables(rules), source: listing.command.clone() });
     }
     for listing in &listed.iptables {
