@@ -484,6 +484,41 @@ fn a_node_port_of_another_node_is_never_simply_allowed() {
     assert_eq!(verdict, "deny", "what does not leave the pod is led nowhere");
 }
 
+/// The node itself, and pods with its network: its own proxy decides to which endpoints they are led, and a node port at the
+/// loopback is a matter of the proxy's settings.
+#[test]
+fn a_node_is_led_by_its_own_proxy() {
+    const HOST: &str = "---
+apiVersion: v1
+kind: Pod
+metadata: {name: host, namespace: x}
+spec: {nodeName: n1, hostNetwork: true, containers: [{name: c}]}
+status: {phase: Running, podIPs: [{ip: 192.168.0.1}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: two, namespace: x}
+spec: {podSelector: {matchLabels: {version: two}}, ingress: []}
+";
+    for from in ["node/n1", "x/host", "192.168.0.1"] {
+        // internalTrafficPolicy Local: never the endpoint of the other node.
+        let (verdict, packets, notes) = by_address(HOST, from, "10.96.0.7:80");
+        assert_eq!((verdict.as_str(), packets), ("allow", owned(&["10.0.0.3 allow"])), "{from}: {notes}");
+        let (verdict, _, notes) = by_address(HOST, from, "127.0.0.1:30080");
+        assert_eq!(verdict, "undefined", "{from}: {notes}");
+        assert!(notes.contains("--iptables-localhost-nodeports"), "{from}: {notes}");
+        let (verdict, ..) = by_address(HOST, from, "127.0.0.1:30081");
+        assert_eq!(verdict, "allow", "{from}: no node port");
+    }
+    // Counted as local, so past externalTrafficPolicy Local to all endpoints.
+    let both = ["10.0.0.3 allow", "10.0.1.3 deny"];
+    let (verdict, packets, notes) = by_address(HOST, "node/n1", "198.51.100.7:80");
+    assert_eq!((verdict.as_str(), packets), ("mixed", owned(&both)), "{notes}");
+    // A pod's loopback is its own.
+    let (verdict, ..) = by_address(HOST, "x/client", "127.0.0.1:30080");
+    assert_eq!(verdict, "allow");
+}
+
 #[test]
 fn each_address_of_a_service_is_proved() {
     if !root_or_skip("each_address_of_a_service_is_proved") {

@@ -15,7 +15,7 @@ use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
 use super::provenance::{PolicyRef, RuleRef};
-use super::query::{End, Pair, Query, Via, owner, pairs, policed_pod};
+use super::query::{End, Pair, Query, Via, is_loopback, node_behind, owner, pairs, policed_pod};
 use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
 use crate::model::cluster::Cluster;
@@ -279,8 +279,18 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
 /// the endpoints see that.
 fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
     let tuple = &pair.tuple;
-    let End::Node(node) = owner(cluster, tuple.destination) else { return None };
     let protocol = Protocol::ALL.into_iter().find(|one| one.number() == tuple.protocol)?;
+    if tuple.destination.to_canonical().is_ipv4() && is_loopback(tuple.destination) {
+        // A pod's loopback is its own; the node's has node ports where its proxy says so.
+        let node = node_behind(cluster, &pair.from)?;
+        let key = node_port(cluster, tuple.destination_port, protocol)?;
+        return Some(format!(
+            "port {} is a node port of svc/{key}: on node {node} a proxy of iptables mode leads on from the loopback, too, unless \
+             `--iptables-localhost-nodeports` is off, to endpoints whose policies were not asked; other modes do not",
+            tuple.destination_port
+        ));
+    }
+    let End::Node(node) = owner(cluster, tuple.destination) else { return None };
     let key = node_port(cluster, tuple.destination_port, protocol)?;
     Some(format!(
         "port {} of node {node} is a node port of svc/{key}: that node leads on to endpoints, whose policies were not asked",

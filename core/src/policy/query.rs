@@ -218,7 +218,7 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
 }
 
 /// An address by which everybody means himself; Linux takes the unspecified one for the loopback's.
-fn is_loopback(address: IpAddr) -> bool {
+pub(super) fn is_loopback(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || address.is_unspecified()
 }
@@ -255,8 +255,12 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
     if let Some(why) = outside_of_ranges(cluster, (&direct.from, tuple.source), (address, port, protocol)) {
         return Asked::Dropped(why);
     }
-    let Some(source) = policed_pod(cluster, &direct.from) else { return Asked::Direct };
-    let node = node_of(cluster, &source);
+    let policed = policed_pod(cluster, &direct.from);
+    let Some(node) =
+        policed.as_ref().map(|pod| node_of(cluster, pod)).or_else(|| node_behind(cluster, &direct.from))
+    else {
+        return Asked::Direct;
+    };
     let site = Site { cluster, node: &node, addresses: &[], wires: &[] };
     let Some(found) = translation(site, address, port, protocol) else {
         return match endpoint {
@@ -264,6 +268,15 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             Some(_) => Asked::Not(format!("the proxy of node {node} leads {address}:{port} to no endpoint")),
         };
     };
+    if policed.is_none() {
+        // A node's own packets are judged where they arrive alone; which endpoints it is led to, its proxy decides.
+        return match endpoint {
+            Some(endpoint) if !found.endpoints.contains(&endpoint) => {
+                Asked::Not(format!("the proxy of node {node} does not use endpoint {endpoint}"))
+            }
+            _ => Asked::Direct,
+        };
+    }
     // Each has its own source port: the node leads a connection that it knows to where it led it before.
     let pair = |to: End, at: SocketAddr, number: usize| Pair {
         from: direct.from.clone(),
@@ -382,6 +395,21 @@ pub fn owner(cluster: &Cluster, address: IpAddr) -> End {
     match cluster.nodes.iter().find(|(_, node)| node.addresses.contains(&address)) {
         Some((name, _)) => End::Node(name.clone()),
         None => End::Address(address),
+    }
+}
+
+/// The node that policies see behind an end: itself, or that of a pod with the host's network.
+pub(super) fn node_behind(cluster: &Cluster, end: &End) -> Option<String> {
+    match end {
+        End::Node(name) => Some(name.clone()),
+        End::Pod(key) => {
+            let pod = cluster.pods.get(key).filter(|pod| pod.host_network)?;
+            pod.node.clone()
+        }
+        End::Address(address) => match owner(cluster, *address) {
+            End::Node(name) => Some(name),
+            End::Pod(_) | End::Address(_) => None,
+        },
     }
 }
 

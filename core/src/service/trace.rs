@@ -3,7 +3,7 @@
 //! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
 //! Services share was found; the symptom is that of the worst of its addresses.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
@@ -324,6 +324,7 @@ fn trace_port(
 ) -> PortTrace {
     let mut addresses = Vec::new();
     let mut hops = Vec::new();
+    not_examined.extend(node_ports_elsewhere(rules, port, node));
     let mut unread = Vec::new();
     let mut strange = Vec::new();
     let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
@@ -438,6 +439,33 @@ fn trace_port(
         addresses,
         heals,
     }
+}
+
+/// That node ports are taken at addresses alone of which the Node's status has none: it may have others, as its proxy was
+/// told by `--nodeport-addresses`, or be another node.
+fn node_ports_elsewhere(rules: &Rules, port: &ExpectedPort, node: &str) -> Option<String> {
+    let has_node_port = port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort);
+    let taken: Vec<IpAddr> = match rules {
+        Rules::Nftables(dump) => nftables::node_port_addresses(dump),
+        Rules::Iptables(dump) => {
+            let to_node_ports = dump.rules("nat", "KUBE-SERVICES").iter();
+            let to_node_ports = to_node_ports.filter(|rule| rule.target.as_deref() == Some("KUBE-NODEPORTS"));
+            let named = to_node_ports.filter_map(|rule| rule.destination.as_ref());
+            named.filter(|net| !net.negated).map(|net| net.value.addr()).collect()
+        }
+        Rules::Cilium(_) => Vec::new(),
+    };
+    let is_own = |ip: &IpAddr| port.addresses.contains(ip);
+    let is_elsewhere =
+        has_node_port && !port.addresses.is_empty() && !taken.is_empty() && !taken.iter().any(is_own);
+    is_elsewhere.then(|| {
+        let words = |all: &[IpAddr]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "whether {} is {node}'s: node ports are taken there alone (--nodeport-addresses), and its status has {}",
+            words(&taken),
+            words(&port.addresses)
+        )
+    })
 }
 
 /// Why connections to an address fail as they should.

@@ -198,7 +198,7 @@ fn of_node_ports(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     let has_node_port = port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort);
     let asks = |rule: &Rule| rule.to_set.as_ref().is_some_and(|(_, set)| set == NODE_PORT_IPS);
     let mut rules = dump.chains.get("services").into_iter().flatten();
-    if !has_node_port || !rules.any(asks) || takes_node_ports(dump, &port.addresses) {
+    if !has_node_port || !rules.any(asks) || takes_node_ports(dump) {
         return;
     }
     let first = port.addresses.first().map(ToString::to_string);
@@ -212,9 +212,8 @@ fn of_node_ports(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
         },
         endpoint: None,
         detail: match first {
-            Some(_) => {
-                "no address of the node is in the set, so its node ports are not translated".to_owned()
-            }
+            Some(_) => "the set is empty, so node ports are not translated at this address nor at any other"
+                .to_owned(),
             None => "the set is empty, so node ports are not translated at any address".to_owned(),
         },
     });

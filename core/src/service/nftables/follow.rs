@@ -65,7 +65,7 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
     if !before_translation(&mut followed, before, &packet) {
         return followed;
     }
-    let walk = Walk::new(dump, to, client, &port.addresses);
+    let walk = Walk::new(dump, to, client);
     let walk = Walk { is_untracked, ..walk };
     let left = walk.hook(hook, &mut followed, |_| true);
     if left > 0.0 {
@@ -115,14 +115,17 @@ pub(super) fn contains(dump: &Dump, set: &str, element: &str) -> bool {
     dump.sets.get(set).is_some_and(|set| set.contains(element))
 }
 
-/// Whether any address takes node ports, of the node's own where those are known.
-pub(super) fn takes_node_ports(dump: &Dump, addresses: &[IpAddr]) -> bool {
-    let Some(set) = dump.sets.get(NODE_PORT_IPS) else { return false };
-    if addresses.is_empty() {
-        !set.is_empty()
-    } else {
-        addresses.iter().any(|ip| set.contains(&ip.to_string()))
-    }
+/// Whether any address takes node ports. A node may have addresses that its object does not list, so that none of those is
+/// among them is not wrong by itself: see [`node_port_addresses`].
+pub(super) fn takes_node_ports(dump: &Dump) -> bool {
+    dump.sets.get(NODE_PORT_IPS).is_some_and(|set| !set.is_empty())
+}
+
+/// The addresses that alone take node ports; empty where all of the node's do.
+#[must_use]
+pub fn node_port_addresses(dump: &Dump) -> Vec<IpAddr> {
+    let set = dump.sets.get(NODE_PORT_IPS).into_iter().flatten();
+    set.filter_map(|element| element.parse().ok()).collect()
 }
 
 pub(super) fn in_map(map: &str, element: &str) -> Place {
@@ -143,8 +146,6 @@ struct Walk<'a> {
     dump: &'a Dump,
     to: FrontendKey,
     client: Client,
-    /// Of the node, as far as they are known.
-    addresses: &'a [IpAddr],
     /// Whether rules of others took the tracking off.
     is_untracked: bool,
     /// The mark that packets were given on the way.
@@ -172,9 +173,9 @@ enum Takes {
 }
 
 impl<'a> Walk<'a> {
-    fn new(dump: &'a Dump, to: FrontendKey, client: Client, addresses: &'a [IpAddr]) -> Self {
+    fn new(dump: &'a Dump, to: FrontendKey, client: Client) -> Self {
         let own_marks = RefCell::default();
-        Self { dump, to, client, addresses, is_untracked: false, mark: Cell::new(0), own_marks }
+        Self { dump, to, client, is_untracked: false, mark: Cell::new(0), own_marks }
     }
 
     /// Walks the chains that the kernel asks at a hook; the answer is the share that none of them decided.
@@ -216,7 +217,7 @@ impl<'a> Walk<'a> {
     fn arrived(&self, followed: &mut Followed, port: &ExpectedPort) {
         for (endpoint, share) in std::mem::take(&mut followed.shares.to) {
             let to = FrontendKey { address: Some(endpoint.ip()), port: endpoint.port(), ..self.to };
-            let walk = Walk::new(self.dump, to, self.client, self.addresses);
+            let walk = Walk::new(self.dump, to, self.client);
             let is_late = |base: &Base| base.priority > foreign::OURS && base.kind == "filter";
             let mut met = Followed::default();
             let mut hooks = vec![if self.client == Client::Node { "output" } else { "prerouting" }];
@@ -286,7 +287,7 @@ impl<'a> Walk<'a> {
         if !knows || (self.dump.is_as_written && !style.marks_by_chain) {
             return None;
         }
-        let walk = Walk::new(self.dump, self.to, Client::Outside, self.addresses);
+        let walk = Walk::new(self.dump, self.to, Client::Outside);
         let mut followed = Followed::default();
         walk.hook("prerouting", &mut followed, |_| true);
         walk.leave(&mut followed, port, Packet { client: Client::Outside, ..packet });
@@ -320,7 +321,7 @@ impl<'a> Walk<'a> {
         let (address, set) = (self.to.address, &rule.to_set);
         let in_set = |set: &str| match address {
             Some(ip) => contains(self.dump, set, &ip.to_string()),
-            None => set == NODE_PORT_IPS && takes_node_ports(self.dump, self.addresses),
+            None => set == NODE_PORT_IPS && takes_node_ports(self.dump),
         };
         // Once translated a packet is asked nothing more here; until then it is to the frontend.
         let about = rule.destination.as_ref().is_none_or(|(not, net)| match address {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use compare::faults;
 pub use emit::{TABLE, emit};
-pub use follow::{follow, layout};
+pub use follow::{follow, layout, node_port_addresses};
 pub use listing::listing;
 pub use shared::shared_faults;
 
