@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortRef, ResolvedEnd};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortName, PortRef, ResolvedEnd};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::Service;
 use netlab_core::policy::backends::{ServiceError, backends, service};
@@ -36,7 +36,7 @@ pub(crate) fn resolve(
             nearest => failure.hint(format!("did you mean `{}`?", nearest.join("`, `"))),
         }
     })?;
-    if let Some(key) = service_at(reference, cluster) {
+    if let Some(key) = service_at(reference, None, cluster) {
         if flag == "--from" {
             return Err(Failure::unreadable(format!(
                 "`{flag} {reference}`: that is an address of svc/{key}, and nothing is sent from it"
@@ -68,6 +68,7 @@ pub(crate) fn resolve(
 /// The Service that a reference names, or whose address it is, if there is one.
 pub(crate) fn service_named(
     reference: &EndpointRef,
+    port: Option<&PortRef>,
     globals: &Globals,
     cluster: &Cluster,
 ) -> Option<ObjectKey> {
@@ -76,28 +77,46 @@ pub(crate) fn service_named(
         EndpointRef::Named { kind: Some(EndpointType::Service), namespace, name } => {
             Some(ObjectKey::new(namespace.as_deref().unwrap_or(default), name))
         }
-        EndpointRef::Address(_) => service_at(reference, cluster),
+        EndpointRef::Address(_) => service_at(reference, port, cluster),
         EndpointRef::Named { .. } => None,
     }
 }
 
 /// The Service that an address belongs to: every node leads its own clients from there to the endpoints, before policies of
-/// the destination see anything. Who really has the address comes first.
-fn service_at(reference: &EndpointRef, cluster: &Cluster) -> Option<ObjectKey> {
+/// the destination see anything. Of several Services with one address it is the one with the port. A pod that really has
+/// the address comes first, and so does a node, but for the ports of a balancer's or external address that is the node's.
+fn service_at(reference: &EndpointRef, port: Option<&PortRef>, cluster: &Cluster) -> Option<ObjectKey> {
     let EndpointRef::Address(address) = reference else { return None };
     let addresses: [fn(&Service) -> &[IpAddr]; 3] = [
         |service| &service.cluster_ips,
         |service| &service.load_balancer_ips,
         |service| &service.external_ips,
     ];
-    if owner(cluster, *address) != End::Address(*address) {
-        return None;
-    }
-    let of = |addresses: &fn(&Service) -> &[IpAddr]| {
-        let mut services = cluster.services.iter();
-        services.find(|(_, service)| addresses(service).contains(address)).map(|(key, _)| key.clone())
+    let has_port = |service: &Service| {
+        port.is_some_and(|wanted| {
+            service.ports.iter().any(|one| {
+                let is_it = match &wanted.port {
+                    PortName::Number(number) => one.port == *number,
+                    PortName::Name(name) => one.name.as_ref() == Some(name),
+                };
+                is_it && wanted.protocol.is_none_or(|protocol| protocol == one.protocol)
+            })
+        })
     };
-    addresses.iter().find_map(of)
+    let all = || {
+        let of = |addresses: &fn(&Service) -> &[IpAddr]| {
+            let addresses = *addresses;
+            cluster.services.iter().filter(move |(_, service)| addresses(service).contains(address))
+        };
+        addresses.iter().flat_map(of)
+    };
+    let with_port = all().find(|(_, service)| has_port(service));
+    let found = match owner(cluster, *address) {
+        End::Pod(_) => None,
+        End::Node(_) => with_port,
+        End::Address(_) => with_port.or_else(|| all().next()),
+    };
+    found.map(|(key, _)| key.clone())
 }
 
 /// What to say about a Service that was asked for by its address.

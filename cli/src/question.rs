@@ -15,6 +15,7 @@ use netlab_core::policy::backends::Backend;
 use netlab_core::policy::headless::{Behind, behind};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
+use netlab_core::service::not_proxied;
 use serde::Serialize;
 
 use crate::args::globals::Globals;
@@ -75,7 +76,7 @@ impl Question {
         let wanted = ends::port(&args.to, args.port.as_ref())?;
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
-        if let Some(key) = ends::service_named(&args.to.endpoint, globals, cluster) {
+        if let Some(key) = ends::service_named(&args.to.endpoint, wanted, globals, cluster) {
             let Behind { port, protocol, backends: behind, note } =
                 behind_service(args, wanted, cluster, &key)?;
             to = behind
@@ -102,7 +103,16 @@ impl Question {
                 EndpointRef::Address(address) => Some(vec![*address]),
                 EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
             };
-            let service = Service::Backends { all: behind, addresses: addresses.unwrap_or_default(), port };
+            let addresses = addresses.unwrap_or_default();
+            let unaddressed = found.filter(|found| addresses.is_empty() && not_proxied(found).is_none());
+            notes.extend(unaddressed.map(|found| {
+                let of = if found.internal_local { ", of all nodes, though it has internalTrafficPolicy Local" } else { "" };
+                format!(
+                    "svc/{key} has no cluster IP in the input: its endpoints are asked by their own addresses{of}; no proxy is met"
+                )
+            }));
+            let unaddressed = unaddressed.map(|_| key.clone());
+            let service = Service::Backends { all: behind, addresses, port, unaddressed };
             let query = Query { from, to, service };
             return Ok(Self { query, asked, service: Some(NamedService { headless, notes }) });
         }

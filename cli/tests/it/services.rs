@@ -484,6 +484,56 @@ fn a_node_port_of_another_node_is_never_simply_allowed() {
     assert_eq!(verdict, "deny", "what does not leave the pod is led nowhere");
 }
 
+/// Several Services at one address are told apart by their ports; a node's address may be a balancer's or an external one.
+#[test]
+fn whose_an_address_is_depends_on_the_port() {
+    const MORE: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: names, namespace: x}
+spec: {type: LoadBalancer, clusterIP: 10.96.0.8, selector: {app: web}, ports: [{port: 53, protocol: UDP}]}
+status: {loadBalancer: {ingress: [{ip: 198.51.100.8}, {ip: 192.168.0.2}, {ip: 198.51.100.20, ipMode: Proxy}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: p, namespace: x}
+spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]}
+";
+    for (from, to, verdict, said) in [
+        ("203.0.113.1", "198.51.100.8:53/udp", "undefined", "an address of svc/x/names"),
+        ("203.0.113.1", "198.51.100.8:80", "undefined", "an address of svc/x/web"),
+        ("198.51.100.99", "192.168.0.2:53/udp", "undefined", "an address of svc/x/names"),
+        // As any other port of the node.
+        ("198.51.100.99", "192.168.0.2:53/tcp", "allow", ""),
+        ("x/client", "192.168.0.2:53/udp", "undefined", "an address of svc/x/names"),
+        // Nobody knows from where such a balancer goes on.
+        ("x/client", "198.51.100.20:53/udp", "undefined", "ends connections itself"),
+        ("x/client", "198.51.100.20:54/udp", "allow", ""),
+    ] {
+        let (found, _, notes) = by_address(MORE, from, to);
+        assert_eq!(found, verdict, "{from} {to}: {notes}");
+        assert!(notes.contains(said), "{from} {to}: {notes}");
+    }
+}
+
+/// Before the API server gave it one, a Service has no cluster IP: clients outside are masqueraded there all the same.
+#[test]
+fn a_service_without_an_address_yet_is_no_way_past_the_node() {
+    let text = BY_ADDRESS.replace("  clusterIPs: [10.96.0.7, 'fd00:96::7']\n", "")
+        + "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p, namespace: x}\n\
+           spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/24}}]}]}\n";
+    for (from, verdict) in [("203.0.113.1", "undefined"), ("198.51.100.9", "undefined"), ("x/client", "deny")]
+    {
+        let question = ["policy", "eval", "-f", "-", "--from", from, "--to", "svc/x/web:80", "-o", "json"];
+        let run = netlab_reading(&text, &question);
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(json["verdict"], verdict, "{from}: {json:#}");
+        let notes = json["notes"].to_string();
+        assert!(notes.contains("has no cluster IP in the input"), "{notes}");
+        assert!(notes.contains("internalTrafficPolicy Local"), "{notes}");
+    }
+}
+
 /// The node itself, and pods with its network: its own proxy decides to which endpoints they are led, and a node port at the
 /// loopback is a matter of the proxy's settings.
 #[test]

@@ -20,6 +20,9 @@ pub struct Service {
     pub ip_families: Vec<AddressType>,
     /// `spec.ipFamilyPolicy`.
     pub ip_family_policy: IpFamilyPolicy,
+    /// Ports without a `nodePort` will have one: the API server allocates it for types `NodePort` and `LoadBalancer`, there
+    /// unless `allocateLoadBalancerNodePorts` is false.
+    pub gets_node_ports: bool,
     /// True for `clusterIP: None`.
     pub headless: bool,
     /// `spec.type`.
@@ -30,6 +33,8 @@ pub struct Service {
     pub external_ips: Vec<IpAddr>,
     /// `status.loadBalancer.ingress[].ip`, but for those that nodes do not see (`ipMode: Proxy`).
     pub load_balancer_ips: Vec<IpAddr>,
+    /// The others: addresses of balancers that end connections themselves (`ipMode: Proxy`).
+    pub proxying_balancer_ips: Vec<IpAddr>,
     /// `spec.loadBalancerSourceRanges`, as written; see [`Service::source_ranges_of`].
     pub source_ranges: Vec<IpNet>,
     /// `spec.internalTrafficPolicy` is Local.

@@ -10,7 +10,7 @@ use netlab_ebpf::reason::{Reason, Tier};
 use serde::Serialize;
 
 use super::change::Verdict;
-use super::frontends::node_port;
+use super::frontends::{node_port, proxying_balancer};
 use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
@@ -216,15 +216,25 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
     let mut verdicts: Vec<Verdict> = answers.iter().map(|answer| answer.verdict).collect();
     verdicts.sort_unstable();
     verdicts.dedup();
-    let undefined: std::collections::BTreeSet<&String> =
-        answers.iter().filter_map(|answer| answer.undefined.as_ref()).collect();
+    let undefined: std::collections::BTreeSet<(&String, &str)> = answers
+        .iter()
+        .filter_map(|answer| {
+            let tables = match answer.verdict {
+                Verdict::Deny => "deny it",
+                Verdict::Allow => "let it pass so far",
+            };
+            Some((answer.undefined.as_ref()?, tables))
+        })
+        .collect();
     let verdict = match verdicts.as_slice() {
         [] => Outcome::Undefined,
         _ if !undefined.is_empty() => Outcome::Undefined,
         [verdict] if notes.is_empty() => (*verdict).into(),
         _ => Outcome::Mixed,
     };
-    notes.extend(undefined.into_iter().map(|why| format!("undefined({why}): netlab's tables deny it")));
+    notes.extend(
+        undefined.into_iter().map(|(why, do_so)| format!("undefined({why}): netlab's tables {do_so}")),
+    );
     notes.extend(dependencies(cluster, &pairs));
     let asked: Vec<(&Pair, &PairEvaluation)> = pairs.iter().zip(&answers).collect();
     notes.extend(open_address::notes(cluster, rulesets, &asked));
@@ -288,6 +298,13 @@ fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
             "port {} is a node port of svc/{key}: on node {node} a proxy of iptables mode leads on from the loopback, too, unless \
              `--iptables-localhost-nodeports` is off, to endpoints whose policies were not asked; other modes do not",
             tuple.destination_port
+        ));
+    }
+    if let Some(key) = proxying_balancer(cluster, tuple.destination, tuple.destination_port, protocol) {
+        return Some(format!(
+            "{} is a balancer of svc/{key} that ends connections itself (`ipMode: Proxy`): it opens others to endpoints, whose \
+             policies were not asked",
+            tuple.destination
         ));
     }
     let End::Node(node) = owner(cluster, tuple.destination) else { return None };

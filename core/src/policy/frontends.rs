@@ -174,6 +174,20 @@ pub(super) fn node_port(cluster: &Cluster, port: u16, protocol: Protocol) -> Opt
     cluster.services.iter().find(|(_, service)| has_it(service)).map(|(key, _)| key)
 }
 
+/// The Service whose balancer ends connections to this address itself, and opens others to the Service.
+pub(super) fn proxying_balancer(
+    cluster: &Cluster,
+    address: IpAddr,
+    port: u16,
+    protocol: Protocol,
+) -> Option<&ObjectKey> {
+    let has_it = |service: &Service| {
+        service.proxying_balancer_ips.contains(&address)
+            && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
+    };
+    cluster.services.iter().find(|(_, service)| has_it(service)).map(|(key, _)| key)
+}
+
 /// Where pods of the node come out that ask by this address.
 fn endpoints(port: &ExpectedPort, frontend: &ExpectedFrontend) -> BTreeSet<SocketAddr> {
     if frontend.kind == RouteKind::ClusterIp {

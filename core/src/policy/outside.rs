@@ -19,6 +19,8 @@ pub struct Outside {
     pub narrowed: Option<String>,
     /// Why nobody can say what policies make of them, where that is so.
     pub undefined: Option<String>,
+    /// True where that goes for pods as clients as well, on their way to endpoints of other nodes.
+    pub pods_too: bool,
 }
 
 impl Outside {
@@ -44,6 +46,8 @@ impl Outside {
                 ranges_words.join(", ")
             )
         });
+        let pods_too =
+            addresses.iter().any(|address| !service.cluster_ips.contains(address)) && !service.external_local;
         let by = if addresses.iter().any(|address| service.cluster_ips.contains(address)) {
             Some("a cluster IP")
         } else {
@@ -51,10 +55,11 @@ impl Outside {
         };
         let undefined = by.map(|by| {
             format!(
-                "svc/{key}: nodes put an address of their own in place of that of clients outside ({by}), so whether those \
-                 listed get in is undefined: they do where their own address is seen"
+                "svc/{key}: nodes put an address of their own in place of that of clients{} ({by}), so whether those \
+                 listed get in is undefined: they do where their own address is seen",
+                if pods_too { ", pods too" } else { " outside" }
             )
         });
-        Self { admitted: (!nets.is_empty()).then_some(nets), narrowed, undefined }
+        Self { admitted: (!nets.is_empty()).then_some(nets), narrowed, undefined, pods_too }
     }
 }

@@ -57,6 +57,8 @@ pub enum Service {
         all: Vec<Backend>,
         /// The addresses by which it is asked, in whose families alone it answers; none for a headless one.
         addresses: Vec<IpAddr>,
+        /// The Service, where it will have a cluster IP that the input does not have.
+        unaddressed: Option<ObjectKey>,
         /// Its own port.
         port: u16,
     },
@@ -312,9 +314,20 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
 
 /// See [`Pair::rewritten_for`].
 fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<String> {
-    let (Service::Backends { all, addresses, port }, End::Address(_)) = (&query.service, &direct.from) else {
+    let (Service::Backends { all, addresses, port, unaddressed }, End::Address(_)) =
+        (&query.service, &direct.from)
+    else {
         return None;
     };
+    let of_cluster_ip = |key: &ObjectKey| {
+        // Whom a proxy was told of as a pod keeps its address, and a node has its own anyway
+        // (`pkg/proxy/iptables/proxier.go`, the rules to KUBE-MARK-MASQ of a Service's chain).
+        is_outside(cluster, direct.tuple.source)
+            .then(|| format!("the cluster IP of svc/{key} (the client is no pod)"))
+    };
+    if let Some(key) = unaddressed {
+        return of_cluster_ip(key);
+    }
     let protocol = all.first()?.protocol;
     let address = addresses.iter().find(|one| one.is_ipv4() == direct.tuple.destination.is_ipv4())?;
     let (key, service) = cluster.services.iter().find(|(_, service)| {
@@ -324,10 +337,7 @@ fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<Stri
             && service.ports.iter().any(|one| (one.port, one.protocol) == (*port, protocol))
     })?;
     if service.cluster_ips.contains(address) {
-        // Whom a proxy was told of as a pod keeps its address, and a node has its own anyway
-        // (`pkg/proxy/iptables/proxier.go`, the rules to KUBE-MARK-MASQ of a Service's chain).
-        return is_outside(cluster, direct.tuple.source)
-            .then(|| format!("the cluster IP of svc/{key} (the client is no pod)"));
+        return of_cluster_ip(key);
     }
     (!service.external_local).then(|| format!("svc/{key} (externalTrafficPolicy Cluster)"))
 }

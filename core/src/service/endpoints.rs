@@ -144,7 +144,10 @@ pub(super) fn traffic_policy(
         // This asks for the type, and whether there are external IPs of any family (`ExternalPolicyLocal`).
         external_local: service.external_local
             && (service.service_type > ServiceType::ClusterIp || !service.external_ips.is_empty()),
-        external: node_port.is_some() || any(&service.load_balancer_ips) || any(&service.external_ips),
+        external: node_port.is_some()
+            || service.gets_node_ports
+            || any(&service.load_balancer_ips)
+            || any(&service.external_ips),
     }
 }
 

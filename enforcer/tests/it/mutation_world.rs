@@ -206,7 +206,7 @@ impl Ask {
         let all = backends(&loaded.cluster, &key, port);
         let addresses = loaded.cluster.services[&key].cluster_ips.clone();
         let to = all.iter().map(|backend| backend.end.clone()).collect();
-        Query { from, to, service: Service::Backends { all, addresses, port: port.port } }
+        Query { from, to, service: Service::Backends { all, addresses, port: port.port, unaddressed: None } }
     }
 
     pub(crate) fn prove_with(

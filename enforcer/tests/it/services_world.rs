@@ -210,7 +210,7 @@ pub(crate) fn to_service(loaded: &Loaded, from: &str, service: &str, port: &str)
     let mut to: Vec<End> = all.iter().map(|backend| backend.end.clone()).collect();
     to.dedup();
     let addresses = loaded.cluster.services[&service].cluster_ips.clone();
-    let service = Service::Backends { all, addresses, port: port.port };
+    let service = Service::Backends { all, addresses, port: port.port, unaddressed: None };
     Query { from: vec![End::Pod(key(from))], to, service }
 }
 

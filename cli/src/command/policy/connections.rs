@@ -57,16 +57,17 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
         Some(to) => ends::port(to, args.port.as_ref())?,
         None => args.port.as_ref(),
     };
-    let behind = to.and_then(|to| Some((to, ends::service_named(to, globals, &input.loaded.cluster)?)));
+    let behind = to.and_then(|to| Some((to, ends::service_named(to, port, globals, &input.loaded.cluster)?)));
     let mut of_service = BehindService::default();
-    let ports = match behind {
-        Some((to, key)) => {
-            notes.extend(ends::about_address(to, &key));
-            of_service = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
-            // A Service that leads nowhere lists nothing.
-            of_service.ports.is_empty().then(|| Allowed::from_ranges([]))
-        }
-        None => port.map(ports).transpose()?,
+    let ports = if let Some((to, key)) = behind {
+        notes.extend(ends::about_address(to, &key));
+        of_service = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
+        // A Service that leads nowhere lists nothing.
+        of_service.ports.is_empty().then(|| Allowed::from_ranges([]))
+    } else {
+        let cluster = &input.loaded.cluster;
+        notes.extend(to.zip(port).and_then(|(to, port)| about_node_port(to, port, cluster)));
+        port.map(ports).transpose()?
     };
     let named: Vec<ObjectKey> = [args.from.as_ref(), to]
         .into_iter()
@@ -102,7 +103,8 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
     notes.extend(notes_on(&answer.open_blocks, is_data));
     notes.extend(of_service.outside.narrowed);
-    notes.extend(of_service.outside.undefined.filter(|_| answer.has_source_outside()));
+    let meets = of_service.outside.pods_too || answer.has_source_outside();
+    notes.extend(of_service.outside.undefined.filter(|_| meets));
     if !is_data {
         for note in &notes {
             terminal.remark(note);
@@ -400,6 +402,21 @@ fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {
         });
     }
     notes
+}
+
+/// What to say of a node's address with a port at which the node serves a Service.
+fn about_node_port(to: &EndpointRef, port: &PortRef, cluster: &Cluster) -> Option<String> {
+    let (EndpointRef::Address(address), PortName::Number(number)) = (to, &port.port) else { return None };
+    let End::Node(node) = owner(cluster, *address) else { return None };
+    let has_it = |service: &Service| {
+        let protocol = |one: &ServicePort| port.protocol.is_none_or(|wanted| wanted == one.protocol);
+        service.ports.iter().any(|one| one.node_port == Some(*number) && protocol(one))
+    };
+    let (key, _) = cluster.services.iter().find(|(_, service)| has_it(service))?;
+    Some(format!(
+        "port {number} of node {node} is a node port of svc/{key}: what it leads on to is not listed here; `--to svc/{key}` lists \
+         the endpoints, `policy eval` asks for one client"
+    ))
 }
 
 /// The first names of a list.

@@ -139,7 +139,13 @@ fn service(wire: &wire::Service) -> Result<Service, Bad> {
         service_type,
         external_name: spec.external_name.clone(),
         external_ips: addresses("spec.externalIPs", spec.external_ips.iter().flatten())?,
-        load_balancer_ips: load_balancer_ips(wire)?,
+        gets_node_ports: match service_type {
+            ServiceType::NodePort => true,
+            ServiceType::LoadBalancer => spec.allocate_load_balancer_node_ports != Some(false),
+            ServiceType::ClusterIp | ServiceType::ExternalName => false,
+        },
+        load_balancer_ips: load_balancer_ips(wire, false)?,
+        proxying_balancer_ips: load_balancer_ips(wire, true)?,
         source_ranges: source_ranges(spec)?,
         internal_local: is_local(spec.internal_traffic_policy.as_deref(), "spec.internalTrafficPolicy")?,
         external_local: is_local(spec.external_traffic_policy.as_deref(), "spec.externalTrafficPolicy")?,
@@ -211,12 +217,12 @@ fn addresses<'a>(path: &str, written: impl Iterator<Item = &'a String>) -> Resul
     parsed.collect()
 }
 
-/// Addresses that nodes see: not those of balancers that terminate the connection themselves (`ipMode: Proxy`).
-fn load_balancer_ips(wire: &wire::Service) -> Result<Vec<IpAddr>, Bad> {
+/// Addresses that nodes see, or those of balancers that terminate the connection themselves (`ipMode: Proxy`).
+fn load_balancer_ips(wire: &wire::Service, proxying: bool) -> Result<Vec<IpAddr>, Bad> {
     let balancer = wire.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
-    let seen = ingress.filter(|ingress| ingress.ip_mode.as_deref() != Some("Proxy"));
-    addresses("status.loadBalancer.ingress", seen.filter_map(|ingress| ingress.ip.as_ref()))
+    let of_kind = ingress.filter(|ingress| (ingress.ip_mode.as_deref() == Some("Proxy")) == proxying);
+    addresses("status.loadBalancer.ingress", of_kind.filter_map(|ingress| ingress.ip.as_ref()))
 }
 
 /// As they are written: what a range of all addresses means is each family's own.

@@ -84,6 +84,8 @@ pub struct ServiceSpec {
     pub internal_traffic_policy: Option<String>,
     /// `externalTrafficPolicy`: Cluster when absent.
     pub external_traffic_policy: Option<String>,
+    /// `allocateLoadBalancerNodePorts`.
+    pub allocate_load_balancer_node_ports: Option<bool>,
     /// `loadBalancerSourceRanges`.
     pub load_balancer_source_ranges: Option<Vec<String>>,
     /// `healthCheckNodePort`.
