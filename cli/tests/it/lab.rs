@@ -391,7 +391,9 @@ fn other_manifests_give_no_pod_of_the_lab_another_address() {
             labs.shell(line).stderr.contains("refused")
         };
         assert!(admitted(), "nobody listens, and nothing is dropped");
-        labs.good(&format!("netlab enforce attach --lab lab -f examples/shop -f {more}"));
+        let run = labs.shell(&format!("netlab enforce attach --lab lab -f examples/shop -f {more}"));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        assert!(run.stderr.contains("shop/aaa is not in the lab"), "{}", run.stderr);
         assert!(admitted(), "one pod more changes nothing for the others{names}");
         // Other labels count at once: the pod is no longer the one that is admitted.
         let api = std::fs::read_to_string("../examples/shop/api.yaml").expect("an example");
@@ -409,6 +411,24 @@ fn other_manifests_give_no_pod_of_the_lab_another_address() {
     let run = labs.shell(&format!("netlab enforce attach --lab lab -f examples/shop -f {moved}"));
     assert_ne!(run.code, Some(0), "{}", run.stdout);
     assert!(run.stderr.contains("shop/aaa") && run.stderr.contains("10.244.0.77"), "{}", run.stderr);
+}
+
+/// Without an address there is nothing to serve, and that is said.
+#[test]
+fn services_without_an_address_are_not_served_in_silence() {
+    if !root_or_skip("services_without_an_address_are_not_served_in_silence") {
+        return;
+    }
+    let labs = Labs::new();
+    let file = labs.directory.path().join("service.yaml");
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: new, namespace: shop}, \
+                   spec: {selector: {app: web}, ports: [{port: 80}]}}";
+    std::fs::write(&file, service).expect("written");
+    let up = format!("netlab lab up --lab lab --proxy nftables -f examples/shop -f {}", file.display());
+    let run = labs.shell(&format!("{up} -o json"));
+    let answer: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    assert_eq!(answer["unserved"], serde_json::json!(["shop/new"]), "{}", run.stderr);
+    assert!(run.stderr.contains("no proxy serves shop/new"), "{}", run.stderr);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `netlab enforce attach` and `detach`: put policies into force in a lab, or take the programs off.
 
+use std::collections::BTreeSet;
+
 use netlab_core::envelope::Envelope;
 use serde_json::Value;
 
@@ -37,6 +39,17 @@ pub(crate) fn attach(args: &LabName, globals: &Globals, terminal: &Terminal) -> 
     })?;
     // What somebody else changed behind our back is not mended by a change to other rows.
     let faults = faults(&state);
+    let here: BTreeSet<&str> =
+        state.nodes.iter().flat_map(|node| &node.pods).map(|pod| pod.pod.as_str()).collect();
+    let pods = input.loaded.cluster.pods.iter().filter(|(_, pod)| pod.is_policed());
+    let elsewhere: Vec<String> =
+        pods.map(|(key, _)| key.to_string()).filter(|key| !here.contains(key.as_str())).collect();
+    if let Some((first, more)) = elsewhere.split_first() {
+        let more = if more.is_empty() { " is".to_owned() } else { format!(" and {} more are", more.len()) };
+        terminal.remark(&format!(
+            "{first}{more} not in the lab: policies and Services count on what nobody answers for; `lab up` makes pods"
+        ));
+    }
     for fault in &faults {
         terminal.note(&format!("fault: {fault}"));
     }

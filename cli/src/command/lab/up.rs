@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use netlab_core::envelope::Envelope;
-use netlab_core::model::cluster::Cluster;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::service::Service;
+use netlab_core::service::not_proxied;
 use netlab_lab::named::{Spec, up};
 use netlab_lab::proxy::ProxyMode;
 use netlab_lab::{LabError, Place, Plan, Selection};
@@ -38,6 +40,8 @@ struct Answer {
     /// Where names are resolved, if the lab has DNS.
     dns: Option<DnsLine>,
     pods: Vec<PodLine>,
+    /// Services that no proxy serves, for want of a cluster IP in the manifests.
+    unserved: Vec<String>,
     enforced: InForce,
 }
 
@@ -114,6 +118,11 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
             .hint("run it as root, or see `netlab check`; `--print` works without"));
     }
     let proxy = args.proxy.or(args.dns.then_some(ProxyArg::Nftables)).map(ProxyMode::from);
+    // With DNS every Service got an address.
+    let unserved: Vec<String> = match (proxy, &naming) {
+        (Some(_), None) => without_address(&input.loaded.cluster).map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    };
     let dns = naming.as_ref().map(DnsLine::from);
     let order = Order {
         policies: Policies { documents: manifests.documents },
@@ -139,9 +148,22 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
     let enforced = serde_json::from_value(status)
         .map_err(|error| Failure::new(Exit::CannotTell, "the lab's answer is unreadable").because(&error))?;
     let proxy = proxy.map(|mode| mode.to_string());
-    let answer = Answer { name: state.name, pid: state.pid, proxy, dns, pods: pods(&spec.plan), enforced };
+    let answer =
+        Answer { name: state.name, pid: state.pid, proxy, dns, pods: pods(&spec.plan), unserved, enforced };
     terminal.answer(&Envelope::new("Lab", &answer, input.not_examined), |_| render(&answer))?;
+    if !answer.unserved.is_empty() {
+        terminal.remark(&format!(
+            "no proxy serves {}, which the manifests give no cluster IP: write one, or have `--dns` give them some",
+            answer.unserved.join(", ")
+        ));
+    }
     Ok(exit)
+}
+
+/// Services that will have a cluster IP which the input does not have.
+fn without_address(cluster: &Cluster) -> impl Iterator<Item = &ObjectKey> {
+    let waits = |service: &Service| service.cluster_ips.is_empty() && not_proxied(service).is_none();
+    cluster.services.iter().filter(move |(_, service)| waits(service)).map(|(key, _)| key)
 }
 
 /// The named nodes with their pods, or everything.
