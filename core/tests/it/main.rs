@@ -40,6 +40,7 @@ mod service_mutants;
 mod service_nftables;
 mod service_order;
 mod service_peers;
+mod service_printed;
 mod service_proxy_flags;
 mod service_scalars;
 mod service_select;

@@ -81,7 +81,8 @@ pub(super) fn read(items: &[Value], family: &str) -> Others {
                 others.tables.entry(whole).or_default().entry(name).or_default().base = base;
             }
             ("rule", _, Some(chain)) => {
-                let statements = object.get("expr").and_then(Value::as_array).cloned().unwrap_or_default();
+                let statements = object.get("expr").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                let statements = super::printed::in_one_form(statements).into_owned();
                 let handle = object.get("handle").and_then(Value::as_u64);
                 let chain = others.tables.entry(whole).or_default().entry(chain).or_default();
                 chain.rules.push(Rule { handle, statements });

@@ -437,6 +437,7 @@ fn verdict(value: &Value) -> Verdict {
 
 fn rule(object: &Value, family: &str) -> Rule {
     let statements = object.get("expr").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let statements = &*super::printed::in_one_form(statements);
     let mut rule = Rule {
         handle: object.get("handle").and_then(Value::as_u64),
         text: super::text::rule(statements, family),

@@ -8,6 +8,7 @@ mod follow;
 pub mod foreign;
 mod leaving;
 mod listing;
+mod printed;
 mod rules;
 mod shared;
 mod text;
