@@ -301,7 +301,7 @@ fn the_address_that_fails_is_blamed_and_the_others_are_said_to_be_well() {
     let mut lines = run.stdout.lines();
     assert_eq!(
         lines.next(),
-        Some("BROKEN  t/web TCP node port 30080  every new connection times out"),
+        Some("BROKEN  t/web TCP node port 30080  every new connection is refused"),
         "{}",
         run.stdout
     );

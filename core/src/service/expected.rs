@@ -44,7 +44,7 @@ pub struct ExpectedPort {
     pub policy: TrafficPolicy,
     /// Seconds for which a client stays with an endpoint.
     pub affinity: Option<u32>,
-    /// Who may come to a balancer's address; empty for all.
+    /// Who may come to a balancer's address, each network once; empty for all.
     pub source_ranges: Vec<IpNet>,
     /// The node's port at which balancers ask whether it has endpoints.
     pub health_check: Option<u16>,
@@ -201,7 +201,7 @@ fn of_service<'a>(
             local: selection.local,
             policy,
             affinity: service.affinity,
-            source_ranges: service.source_ranges_of(family),
+            source_ranges: ranges(service, family),
             // `NeedsHealthCheck` of pkg/api/v1/service.
             health_check: service
                 .health_check_node_port
@@ -209,6 +209,17 @@ fn of_service<'a>(
         }
     };
     service.ports.iter().map(port).collect()
+}
+
+/// A range may be written with bits of a host, and twice: proxies read networks (`pkg/proxy/util` `parseCIDR`).
+fn ranges(service: &Service, family: AddressType) -> Vec<IpNet> {
+    let mut ranges: Vec<IpNet> = Vec::new();
+    for range in service.source_ranges_of(family).iter().map(IpNet::trunc) {
+        if !ranges.contains(&range) {
+            ranges.push(range);
+        }
+    }
+    ranges
 }
 
 fn frontends(

@@ -38,6 +38,7 @@ mod service_iptables;
 mod service_masquerade;
 mod service_mutants;
 mod service_nftables;
+mod service_normal;
 mod service_order;
 mod service_peers;
 mod service_printed;

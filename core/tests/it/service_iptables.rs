@@ -189,7 +189,6 @@ fn what_all_services_share_is_compared_once() {
         (without(&good, &["MASQUERADE"]), "MASQUERADE", Kind::Masquerade),
         (without(&good, &["-A KUBE-MARK-MASQ"]), "MARK", Kind::Masquerade),
         (replaced(&good, "! --mark 0x4000/0x4000", "! --mark 0x8000/0x8000"), "RETURN", Kind::Masquerade),
-        (without(&good, &["-j KUBE-NODEPORTS", "addrtype"]), "KUBE-NODEPORTS", Kind::Jump),
     ] {
         let trace = trace(&rules, &ports);
         let found: Vec<_> =

@@ -221,7 +221,6 @@ fn row_12_no_way_from_the_kernel_s_chains() {
     for (words, chain) in [
         (&["-A PREROUTING", "KUBE-SERVICES"][..], "PREROUTING"),
         (&["-A OUTPUT", "service portals", "-j KUBE-SERVICES"], "OUTPUT"),
-        (&["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"], "KUBE-SERVICES"),
     ] {
         let trace = of_save(&without(SAVE, words));
         let told = trace

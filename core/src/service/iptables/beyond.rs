@@ -78,6 +78,11 @@ pub(super) fn after(dump: &Dump, packet: &mut Packet) -> Outcomes {
     through(dump, packet, hooks(packet))
 }
 
+/// Whether a packet to the node itself is dropped before anybody there could answer it.
+pub(super) fn is_dropped_at_input(dump: &Dump, mut packet: Packet) -> bool {
+    through(dump, &mut packet, &[INPUT]).fate() == Fate::Dropped
+}
+
 /// What keeps balancers from asking whether the node has endpoints: the rule or policy, and its word.
 pub(super) fn ends_health_checks(dump: &Dump, port: u16) -> Option<(Place, String)> {
     let mut packet = Packet {
@@ -237,7 +242,7 @@ pub(super) fn takes(rule: &Rule, packet: &Packet) -> Match {
 }
 
 /// What else it asks for, in words that only some rules have.
-fn others(rule: &Rule, packet: &Packet) -> Match {
+pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
     let mut all = Match::Yes;
     let mut words = rule.other.iter().map(String::as_str).peekable();
     let mut negated = false;

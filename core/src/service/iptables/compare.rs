@@ -10,7 +10,8 @@ use super::dump::Rule;
 use super::follow::{is_choice, place};
 use super::form::{Form, Of, is_same};
 use super::lists::{LISTS, Written, goes_to_service};
-use super::{beyond, chain, foreign, wanted};
+use super::{beyond, chain, foreign, shared, wanted};
+use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedPort};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 
@@ -23,6 +24,9 @@ pub fn faults(written: &Written<'_>, port: &ExpectedPort) -> Vec<Fault> {
     let mut faults = Vec::new();
     in_lists(written, port, &mut faults);
     foreign::faults(written.dump, port, &mut faults);
+    if port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort) && port.has_endpoints() {
+        faults.extend(shared::no_node_ports(written.dump));
+    }
     if let Some(number) = port.health_check
         && let Some((place, object)) = beyond::ends_health_checks(written.dump, number)
     {

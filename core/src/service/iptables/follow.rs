@@ -68,13 +68,20 @@ impl Way<'_> {
     fn entered(self, translate: impl FnOnce() -> Entered) -> Entered {
         let Self { dump, to, client } = self;
         let mut followed = Followed::default();
-        if let Some(found) = foreign::first(dump, (self.hook(), client), to, &mut followed.unread) {
+        let mut doubts = foreign::Doubts::default();
+        let found = foreign::first(dump, (self.hook(), client), to, &mut doubts);
+        followed.unread = doubts.unread;
+        followed.unsure = doubts.unsure;
+        if let Some(found) = found {
             followed.hops.push(Hop { place: found.place(), to: found.target(), choice: None, depth: 0 });
             let mut left = 0.0;
             match (found.to_destination(), found.leaves_untranslated()) {
                 (Some(to), _) => drop(followed.shares.to.insert(to, 1.0)),
                 (None, true) => left = 1.0,
-                (None, false) => followed.shares.silent = 1.0,
+                (None, false) => match found.redirected_to() {
+                    Some(port) if !self.is_dropped_at_node(port) => followed.shares.refused = 1.0,
+                    _ => followed.shares.silent = 1.0,
+                },
             }
             return Entered { followed, left, marked: false, others: true };
         }
@@ -133,6 +140,12 @@ impl Way<'_> {
         }
     }
 
+    /// Whether what comes to a port of the node itself is dropped, and not refused where nobody listens.
+    fn is_dropped_at_node(self, port: u16) -> bool {
+        let packet = Packet { to: None, to_node: true, port, ..self.packet() };
+        beyond::is_dropped_at_input(self.dump, packet)
+    }
+
     /// What becomes of the packets after one that came through, and of the answers. Marks are set where connections are
     /// translated, so on first packets alone.
     fn goes_on(self, first: Packet, mut outcomes: Outcomes, others: bool) -> (Packet, Outcomes) {
@@ -189,7 +202,9 @@ impl Way<'_> {
         // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody
         // has.
         let (refused, dropped) = ends(self.dump, self.to, self.client);
-        if refused && !dropped {
+        // A node port is at the node itself, where nobody listens.
+        let no_listener = self.to.address.is_none() && !self.is_dropped_at_node(self.to.port);
+        if !dropped && (refused || no_listener) {
             followed.shares.refused += left;
         } else {
             followed.shares.silent += left;

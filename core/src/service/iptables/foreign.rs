@@ -6,18 +6,24 @@
 //! and those that they lead to, in the order in which the tables are asked
 //! (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
 
+use std::net::{IpAddr, SocketAddr};
+
+use super::beyond;
 use super::dump::{Dump, Rule};
 use super::follow::place;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 use crate::service::follow::{Client, DEEPEST};
+use crate::service::passage::{Flow, Match, Packet};
 
 /// Such a rule.
 pub(super) struct Found<'a> {
     table: &'static str,
     chain: &'a str,
     rule: &'a Rule,
+    /// The port that packets came to.
+    port: u16,
 }
 
 impl Found<'_> {
@@ -25,12 +31,21 @@ impl Found<'_> {
         self.rule.target.clone().unwrap_or_default()
     }
 
-    pub(super) fn to_destination(&self) -> Option<std::net::SocketAddr> {
-        self.rule.to_destination
+    pub(super) fn to_destination(&self) -> Option<SocketAddr> {
+        // Without a port it keeps that of the packet.
+        let address = || option(self.rule, "--to-destination")?.parse::<IpAddr>().ok();
+        self.rule.to_destination.or_else(|| Some(SocketAddr::new(address()?, self.port)))
     }
 
     pub(super) fn place(&self) -> Place {
         place(self.table, self.chain, self.rule)
+    }
+
+    /// The port of the node itself to which they go, of several the first.
+    pub(super) fn redirected_to(&self) -> Option<u16> {
+        let first = |ports: &str| ports.split('-').next()?.parse().ok();
+        let to = option(self.rule, "--to-ports").and_then(first);
+        (self.rule.target.as_deref() == Some("REDIRECT")).then(|| to.unwrap_or(self.port))
     }
 
     /// Whether the packets go on, to the address that nobody translates.
@@ -39,19 +54,28 @@ impl Found<'_> {
     }
 }
 
-/// The first such rule; places of those before it that may be one go into `unread`.
+/// What may be one, and is not followed.
+#[derive(Default)]
+pub(super) struct Doubts {
+    /// Those that name the address and are not understood.
+    pub(super) unread: Vec<Place>,
+    /// Those of which nobody can say, in words.
+    pub(super) unsure: Vec<String>,
+}
+
+/// The first such rule; those before it that may be one go into `doubts`.
 pub(super) fn first<'a>(
     dump: &'a Dump,
     (hook, client): (&'static str, Client),
     to: FrontendKey,
-    unread: &mut Vec<Place>,
+    doubts: &mut Doubts,
 ) -> Option<Found<'a>> {
     ["raw", "mangle", "nat"].into_iter().find_map(|table| {
         let rules = dump.rules(table, hook);
         let before =
             if table == "nat" { kernel_chain_ends_before(rules, "KUBE-SERVICES") } else { rules.len() };
         let rules = rules.get(..before).unwrap_or_default();
-        match in_chain(dump, (table, hook, rules), (to, client), 0, unread) {
+        match in_chain(dump, (table, hook, rules), (to, client), 0, doubts) {
             Way::Taken(found) => Some(found),
             Way::Accepted | Way::On => None,
         }
@@ -71,7 +95,7 @@ fn in_chain<'a>(
     (table, chain, rules): (&'static str, &'a str, &'a [Rule]),
     (to, client): (FrontendKey, Client),
     depth: usize,
-    unread: &mut Vec<Place>,
+    doubts: &mut Doubts,
 ) -> Way<'a> {
     for rule in rules {
         let target = rule.target.as_deref().unwrap_or_default();
@@ -83,21 +107,30 @@ fn in_chain<'a>(
         }
         match takes(rule, to, client) {
             Takes::No => {}
+            Takes::Yes if is_node_local_dns(rule) => doubts.unsure.push(format!(
+                "whether {to} is answered: by {table} {chain}, rule {}, NodeLocal DNSCache takes its packets at the node before the proxy does, and what it answers is in no dump",
+                rule.position
+            )),
+            Takes::Unnamed if own.is_some() || matches!(target, "ACCEPT" | "RETURN") || table != "nat" => {}
+            Takes::Unnamed => doubts.unsure.push(format!(
+                "whether {target} of {table} {chain}, rule {}, takes packets to {to}: it asks for that port at any address, and for more that no dump tells",
+                rule.position
+            )),
             // Where it leads to may be harmless.
             Takes::Perhaps if own.is_some() => {}
             // In tables that do not translate these only leave the table.
             Takes::Perhaps if matches!(target, "ACCEPT" | "RETURN") && table != "nat" => {}
-            Takes::Perhaps => unread.push(place(table, chain, rule)),
+            Takes::Perhaps => doubts.unread.push(place(table, chain, rule)),
             Takes::Yes => match (own, target) {
                 (Some(next), _) => {
-                    match in_chain(dump, (table, target, &next.rules), (to, client), depth + 1, unread) {
+                    match in_chain(dump, (table, target, &next.rules), (to, client), depth + 1, doubts) {
                         Way::On => {}
                         way => return way,
                     }
                 }
                 (None, "RETURN") if depth > 0 => return Way::On,
                 (None, "RETURN" | "ACCEPT") if table != "nat" => return Way::Accepted,
-                (None, _) => return Way::Taken(Found { table, chain, rule }),
+                (None, _) => return Way::Taken(Found { table, chain, rule, port: to.port }),
             },
         }
     }
@@ -113,16 +146,30 @@ fn is_untracked(rule: &Rule) -> bool {
     }
 }
 
+/// Rules by which node-cache has what goes to the address of the cluster's DNS delivered at the node itself, where it
+/// has that address, too (`cmd/node-cache/app` of kubernetes/dns, since 1.22).
+fn is_node_local_dns(rule: &Rule) -> bool {
+    is_untracked(rule)
+        && rule.destination_port == Some(53)
+        && rule.comment.as_deref().is_some_and(|words| words.starts_with("NodeLocal DNS Cache"))
+}
+
 enum Takes {
     Yes,
     /// It names the address, or the node port, and asks for more.
     Perhaps,
+    /// It names the port at any address, and asks for more.
+    Unnamed,
     No,
 }
 
 fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
+    let asks_for_port = || {
+        rule.destination_port.is_some()
+            || rule.other.iter().any(|word| matches!(&**word, "--dport" | "--dports"))
+    };
     let named = match (&rule.destination, to.address) {
-        (None, None) => rule.destination_port == Some(to.port),
+        (None, None) => asks_for_port(),
         (None, _) => false,
         (Some(net), Some(address)) if net.value.contains(&address) != net.negated => !net.negated,
         _ => return Takes::No,
@@ -135,12 +182,22 @@ fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
     if !about {
         return Takes::No;
     }
-    let is_known = rule.other.is_empty()
-        || rule.target.as_deref() == Some("REDIRECT")
-            && rule.other.len() == 2
-            && rule.other.iter().any(|word| word == "--to-ports")
-        || is_untracked(rule) && rule.other.len() == 1;
-    let whole = is_known
+    let packet = Packet {
+        client,
+        to: to.address,
+        port: to.port,
+        protocol: to.protocol,
+        to_node: to.address.is_none(),
+        translated: false,
+        mark: None,
+        pods: None,
+        flow: Flow::First,
+    };
+    let others = beyond::others(&Rule { other: conditions(rule), ..Rule::default() }, &packet);
+    if others == Match::No {
+        return Takes::No;
+    }
+    let whole = others == Match::Yes
         && rule.source.is_none()
         && rule.mark.is_none()
         && rule.recent.is_none()
@@ -148,8 +205,35 @@ fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
     match (whole, named) {
         (true, _) => Takes::Yes,
         (false, true) => Takes::Perhaps,
+        (false, false) if asks_for_port() => Takes::Unnamed,
         (false, false) => Takes::No,
     }
+}
+
+/// What it asks for among the words that only some rules have; the rest say what its target does.
+fn conditions(rule: &Rule) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut words = rule.other.iter().peekable();
+    while let Some(word) = words.next() {
+        let is_of_target = matches!(
+            (rule.target.as_deref(), &**word),
+            (Some("REDIRECT"), "--to-ports" | "--random")
+                | (Some("DNAT"), "--to-destination" | "--random" | "--persistent")
+                | (Some("CT"), "--notrack")
+        );
+        if is_of_target {
+            words.next_if(|next| !next.starts_with('-') && *next != "!");
+        } else {
+            all.push(word.clone());
+        }
+    }
+    all
+}
+
+/// The value of an option among those words.
+fn option<'a>(rule: &'a Rule, name: &str) -> Option<&'a str> {
+    let at = rule.other.iter().position(|word| word == name)?;
+    rule.other.get(at + 1).map(String::as_str)
 }
 
 /// Tells it for each address, and for the node's own packets to the cluster IP.
@@ -159,7 +243,9 @@ pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) 
         let ways = [("PREROUTING", Client::Pod, ""), ("OUTPUT", Client::Node, " from the node itself")];
         for (hook, client, whose) in ways.into_iter().filter(|(hook, ..)| inside || *hook == "PREROUTING") {
             // Those that may be one are told where packets are followed.
-            let Some(found) = first(dump, (hook, client), frontend.key, &mut Vec::new()) else { continue };
+            let Some(found) = first(dump, (hook, client), frontend.key, &mut Doubts::default()) else {
+                continue;
+            };
             faults.push(Fault {
                 difference: Difference::Extra,
                 kind: Kind::Foreign,

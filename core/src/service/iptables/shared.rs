@@ -247,6 +247,21 @@ pub(super) fn before<'a>(
     None
 }
 
+/// That no rule leads to node ports, which a Service without any does not miss: a proxy whose `--nodeport-addresses` have
+/// none of the node's addresses writes none.
+pub(super) fn no_node_ports(dump: &Dump) -> Option<Fault> {
+    const LIST: &str = "KUBE-SERVICES";
+    let is_jump = |rule: &Rule| rule.target.as_deref() == Some(NODE_PORTS);
+    (!dump.rules("nat", LIST).iter().any(is_jump)).then(|| Fault {
+        difference: Difference::Missing,
+        kind: Kind::Jump,
+        object: NODE_PORTS.to_owned(),
+        place: Place::within("nat", LIST),
+        endpoint: None,
+        detail: "node ports are not translated; a proxy writes no rule that leads to them where its --nodeport-addresses have no address of the node, so look there first".to_owned(),
+    })
+}
+
 /// The last rule of the list of Services, which takes every address of the node, or one for each that has node ports.
 fn to_node_ports(dump: &Dump, faults: &mut Vec<Fault>) {
     const LIST: &str = "KUBE-SERVICES";
@@ -270,9 +285,6 @@ fn to_node_ports(dump: &Dump, faults: &mut Vec<Fault>) {
         let object = NODE_PORTS.to_owned();
         faults.push(Fault { difference, kind: Kind::Jump, object, place, endpoint: None, detail });
     };
-    if !services.iter().any(|rule| is_jump(&rule)) {
-        fault(Difference::Missing, Place::within("nat", LIST), "node ports are not translated".to_owned());
-    }
     let wanted = but.as_ref().unwrap_or(&all);
     for rule in services.iter().filter(is_jump).filter(|rule| !is_form(rule)) {
         let detail = format!(

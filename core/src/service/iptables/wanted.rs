@@ -158,7 +158,8 @@ pub(super) fn firewall(port: &ExpectedPort) -> Option<(String, Vec<Form>)> {
     let mut ranges = port.source_ranges.clone();
     ranges.sort_unstable();
     ranges.dedup();
-    let mut forms: Vec<Form> = ranges.into_iter().map(|range| form(range, Presence::Once)).collect();
+    // A range that the Service has twice is written twice.
+    let mut forms: Vec<Form> = ranges.into_iter().map(|range| form(range, Presence::Many)).collect();
     // The node's own packets may come from the balancer's address, which nodes have on a device of theirs.
     let own = match port.admits_balancers() {
         Some(true) => Some(Presence::Once),

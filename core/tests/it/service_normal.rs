@@ -1,0 +1,194 @@
+//! Normal states of a node in iptables mode that look like faults, and what looks like them and is one. The rules are
+//! in the words of a real `iptables-save`.
+
+use netlab_core::service::expected::ExpectedPort;
+use netlab_core::service::fault::{Fault, Kind};
+use netlab_core::service::follow::{Client, Symptom};
+use netlab_core::service::iptables::dump::parse;
+use netlab_core::service::iptables::emit;
+use netlab_core::service::nftables::{Layout, dump, listing};
+use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, Status, trace};
+
+use crate::service_world::{all_kinds, options, ports};
+
+const NONE: Symptom = Symptom { timeout_share: 0.0, refused_share: 0.0 };
+const OUT: Symptom = Symptom { timeout_share: 1.0, refused_share: 0.0 };
+const REFUSED: Symptom = Symptom { timeout_share: 0.0, refused_share: 1.0 };
+const DNS: &str = "---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: dns-1, namespace: kube-system, labels: {kubernetes.io/service-name: kube-dns}}
+addressType: IPv4
+ports: [{name: '', port: 53, protocol: UDP}]
+endpoints: [{addresses: [10.244.1.9], nodeName: worker}]
+";
+
+fn of_save(text: &str, ports: &[ExpectedPort]) -> ServiceTrace {
+    trace(&Rules::Iptables(parse(text).expect("well formed")), ports, "worker")
+}
+
+fn of<'a>(trace: &'a ServiceTrace, service: &str) -> &'a PortTrace {
+    trace.ports.iter().find(|port| port.service == service).expect("it is there")
+}
+
+fn of_pods(port: &PortTrace) -> Symptom {
+    port.addresses.iter().find(|address| address.from == Client::Pod).expect("pods").symptom
+}
+
+fn without(text: &str, words: &[&str]) -> String {
+    let is_it = |line: &&str| words.iter().all(|word| line.contains(word));
+    assert!(text.lines().any(|line| is_it(&line)), "nothing reads {words:?}");
+    let left: Vec<&str> = text.lines().filter(|line| !is_it(line)).collect();
+    left.join("\n") + "\n"
+}
+
+/// The rule before the first of its chain in the nat table.
+fn first(text: &str, rule: &str) -> String {
+    let start = format!("-A {} ", rule.split(' ').nth(1).expect("a chain"));
+    assert!(text.contains(&start), "nothing of {start}");
+    text.replacen(&start, &format!("{rule}\n{start}"), 1)
+}
+
+fn faults(trace: &ServiceTrace, service: &str) -> Vec<Fault> {
+    of(trace, service).faults().cloned().collect()
+}
+
+#[test]
+fn ranges_are_networks_however_they_are_written() {
+    let good = ports(&all_kinds());
+    let (iptables, of_all) =
+        (emit(&good, &options()), |text: &str| ports(&all_kinds().replace("203.0.113.0/24", text)));
+    let rule = iptables.lines().find(|line| line.contains("-s 203.0.113.0/24")).expect("the range's rule");
+    let twice = iptables.replacen(rule, &format!("{rule}\n{rule}"), 1);
+    let (hosts, both) = (of_all("203.0.113.77/24"), of_all("203.0.113.77/24, 203.0.113.0/24"));
+    for (text, ports) in [(&iptables, &hosts), (&iptables, &both), (&twice, &both)] {
+        let trace = of_save(text, ports);
+        let port = of(&trace, "t/balanced");
+        assert_eq!((port.status, port.symptom), (Status::Ok, NONE), "{port:#?}");
+        let told = port.addresses.iter().find_map(|address| address.source_ranges.clone());
+        assert_eq!(told, Some(vec!["203.0.113.0/24".to_owned()]));
+    }
+    for layout in [Layout::Maps, Layout::Chains] {
+        let family = netlab_core::model::service::AddressType::Ipv4;
+        let table = listing(&good, family, layout, &options()).to_string();
+        let rules = Rules::Nftables(dump::parse(&table).expect("well formed"));
+        for ports in [&hosts, &both] {
+            assert_eq!(faults(&trace(&rules, ports, "worker"), "t/balanced"), [], "{layout:?}");
+        }
+    }
+    let other = of_save(&iptables, &of_all("203.0.112.77/24"));
+    assert_eq!(of(&other, "t/balanced").status, Status::Broken);
+}
+
+#[test]
+fn who_has_no_node_port_misses_no_way_to_them() {
+    let ports = ports(&all_kinds());
+    let none = without(&emit(&ports, &options()), &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
+    let trace = of_save(&none, &ports);
+    assert_eq!(trace.shared, []);
+    // One has none, and one has no endpoints: what goes to its node port is refused by another list.
+    for service in ["t/local", "t/nobody"] {
+        assert_eq!(of(&trace, service).status, Status::Ok, "{service}");
+    }
+    let port = of(&trace, "t/outside");
+    assert_eq!((port.status, port.failing.as_deref()), (Status::Broken, Some("node port 30080")));
+    let told = |fault: &Fault| fault.kind == Kind::Jump && fault.detail.contains("--nodeport-addresses");
+    assert!(faults(&trace, "t/outside").iter().any(told), "{port:#?}");
+}
+
+#[test]
+fn nobody_listens_at_a_node_port_that_is_not_translated() {
+    let ports = ports(&all_kinds());
+    let none = without(&emit(&ports, &options()), &["-A KUBE-NODEPORTS", "30080"]);
+    let node_port = |text: &str| {
+        let trace = of_save(text, &ports);
+        let port = of(&trace, "t/outside");
+        let is_node_port =
+            |address: &&netlab_core::service::trace::AddressTrace| address.address.starts_with("node port");
+        (port.status, port.addresses.iter().find(is_node_port).expect("a node port").symptom)
+    };
+    assert_eq!(node_port(&none), (Status::Broken, REFUSED));
+    let drops =
+        none.replacen("-A INPUT ", "-A INPUT -p tcp -m tcp --dport 30000:32767 -j DROP\n-A INPUT ", 1);
+    assert_ne!(drops, none);
+    assert_eq!(node_port(&drops), (Status::Broken, OUT));
+    let others = none.replacen("-A INPUT ", "-A INPUT -p tcp -m tcp --dport 22 -j DROP\n-A INPUT ", 1);
+    assert_eq!(node_port(&others), (Status::Broken, REFUSED));
+}
+
+#[test]
+fn node_local_dns_is_a_normal_state_and_told() {
+    let ports = ports(&(all_kinds() + DNS));
+    let good = emit(&ports, &options());
+    for target in ["CT --notrack", "NOTRACK"] {
+        let raw = |comment: &str| {
+            let rule = |chain, what: &str, port| {
+                format!("-A {chain} {what} 10.96.0.10/32 -p udp -m udp {port} 53 {comment}-j {target}\n")
+            };
+            format!(
+                "*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n{}{}{}COMMIT\n{good}",
+                rule("PREROUTING", "-d", "--dport"),
+                rule("OUTPUT", "-d", "--dport"),
+                rule("OUTPUT", "-s", "--sport"),
+            )
+        };
+        let trace = of_save(&raw("-m comment --comment \"NodeLocal DNS Cache: skip conntrack\" "), &ports);
+        assert_eq!(faults(&trace, "kube-system/kube-dns"), []);
+        assert_eq!(of(&trace, "kube-system/kube-dns").status, Status::Ok);
+        let told = |line: &String| line.contains("10.96.0.10:53") && line.contains("NodeLocal DNSCache");
+        assert!(trace.not_examined.iter().any(told), "{:?}", trace.not_examined);
+        // The same rules of somebody else leave the packets with nobody.
+        let trace = of_save(&raw(""), &ports);
+        let port = of(&trace, "kube-system/kube-dns");
+        assert_eq!((port.status, of_pods(port)), (Status::Broken, OUT), "{target}");
+    }
+}
+
+#[test]
+fn what_takes_packets_by_their_port_at_any_address_is_found() {
+    let ports = ports(&all_kinds());
+    let good = emit(&ports, &options());
+    for (rule, symptom) in [
+        ("-A PREROUTING -p tcp -m tcp --dport 79:90 -j REDIRECT --to-ports 1", REFUSED),
+        ("-A PREROUTING -p tcp -m multiport --dports 81,80 -j REDIRECT", REFUSED),
+        ("-A PREROUTING -p tcp -m tcp --dport 80 -j DNAT --to-destination 203.0.113.9", OUT),
+        ("-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 203.0.113.9", OUT),
+        // To where the Service's endpoint on this node is, at the port that it listens at.
+        (
+            "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.1.1:8080",
+            NONE,
+        ),
+    ] {
+        let trace = of_save(&first(&good, rule), &ports);
+        let port = of(&trace, "t/local");
+        assert_eq!((port.status, of_pods(port)), (Status::Broken, symptom), "{rule}");
+        let told = faults(&trace, "t/local");
+        assert!(told.iter().all(|fault| fault.kind == Kind::Foreign), "{rule}: {told:?}");
+        assert_eq!(told.len(), 1, "{rule}: {told:?}");
+    }
+    let kept = first(
+        &good,
+        "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 203.0.113.9",
+    );
+    assert_eq!(of(&of_save(&kept, &ports), "t/local").extra[0].endpoint.as_deref(), Some("203.0.113.9:80"));
+    for rule in [
+        "-A PREROUTING -p tcp -m tcp --dport 81:90 -j REDIRECT --to-ports 1",
+        "-A PREROUTING -p udp -m udp --dport 79:90 -j REDIRECT --to-ports 1",
+        "-A PREROUTING -p tcp -m multiport ! --dports 80 -j REDIRECT",
+        "-A PREROUTING -i lo -p tcp -m tcp --dport 80 -j REDIRECT",
+    ] {
+        let trace = of_save(&first(&good, rule), &ports);
+        assert_eq!(faults(&trace, "t/local"), [], "{rule}");
+        assert!(!trace.not_examined.iter().any(|line| line.contains("10.96.0.1:80")), "{rule}");
+    }
+    let perhaps = first(&good, "-A PREROUTING -i eth7 -p tcp -m tcp --dport 80 -j REDIRECT --to-ports 1");
+    let trace = of_save(&perhaps, &ports);
+    assert_eq!(faults(&trace, "t/local"), []);
+    let told = |line: &String| line.contains("REDIRECT") && line.contains("10.96.0.1:80");
+    assert!(trace.not_examined.iter().any(told), "{:?}", trace.not_examined);
+}
