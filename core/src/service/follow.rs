@@ -68,6 +68,20 @@ impl Worse {
         let symptom = Symptom { timeout_share: round(lost), refused_share: 0.0 };
         (!symptom.is_none()).then_some(Self { clients, symptom })
     }
+
+    /// Endpoints of the node whose packets to themselves keep their source.
+    pub(super) fn to_themselves(alone: &[SocketAddr], shares: &Shares) -> Option<Self> {
+        const MOST: usize = 3;
+        let share = alone.iter().filter_map(|to| shares.to.get(to)).copied().fold(0.0, f64::max);
+        let named: Vec<String> = alone.iter().take(MOST).map(|to| to.ip().to_string()).collect();
+        let more = alone.len().saturating_sub(MOST);
+        let clients = match (named.as_slice(), more) {
+            ([one], _) => format!("{one}, its own endpoint"),
+            (all, 0) => format!("{}, each its own endpoint", all.join(", ")),
+            (all, more) => format!("{} and {more} more, each its own endpoint", all.join(", ")),
+        };
+        Self::of(clients, share)
+    }
 }
 
 /// One step of a packet through the rules.

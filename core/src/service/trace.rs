@@ -328,7 +328,12 @@ fn trace_port(
     let mut unread = Vec::new();
     let mut strange = Vec::new();
     let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
-    for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
+    for (frontend, (from, mut followed)) in port.frontends.iter().flat_map(ways) {
+        if let Some(written) = written
+            && from == Client::Pod
+        {
+            iptables::worse(written, frontend.key, port, &mut followed);
+        }
         let action = followed.action.unwrap_or(frontend.action);
         let answering = port.endpoints(action);
         // Answers that come past this node are none.

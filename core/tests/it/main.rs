@@ -36,6 +36,7 @@ mod service_conntrack;
 mod service_endpoints;
 mod service_iptables;
 mod service_masquerade;
+mod service_masquerade_iptables;
 mod service_mutants;
 mod service_nftables;
 mod service_normal;

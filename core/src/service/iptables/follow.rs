@@ -219,6 +219,13 @@ fn jump(dump: &Dump, table: &str, from: &str, to: &str) -> Option<usize> {
     rules.find(|rule| rule.target.as_deref() == Some(to) && rule.is_for_all(true)).map(|rule| rule.position)
 }
 
+/// Whether a chain marks a client's packets for masquerading.
+pub(super) fn marks(dump: &Dump, to: FrontendKey, client: Client, chain: &str) -> bool {
+    let walk = Walk { dump, to, client, marked: Cell::new(false), path: RefCell::default() };
+    walk.chain("nat", chain, 1.0, 0, (&mut 0.0, &mut Followed::default()));
+    walk.marked.get()
+}
+
 /// Whether the filter table refuses, or drops, what is still addressed to the Service.
 fn ends(dump: &Dump, to: FrontendKey, client: Client) -> (bool, bool) {
     let walk = Walk { dump, to, client, marked: Cell::new(false), path: RefCell::default() };

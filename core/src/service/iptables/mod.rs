@@ -11,6 +11,7 @@ mod lists;
 mod masquerade;
 mod shared;
 mod wanted;
+mod worse;
 
 pub use beyond::decides_at_input;
 pub use compare::faults;
@@ -18,6 +19,7 @@ pub use emit::{ProxyOptions, WRITTEN_BY, emit};
 pub use follow::{follow, follow_inside};
 pub use lists::Written;
 pub use shared::shared_faults;
+pub use worse::worse;
 
 /// Names of a service port's chains.
 pub(crate) mod chain {

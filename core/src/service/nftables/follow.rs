@@ -14,7 +14,7 @@ use super::written::{MARKS, NODE_PORT_IPS};
 use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
-use crate::service::follow::{Client, DEEPEST, Followed, Hop, Shares, Worse};
+use crate::service::follow::{Client, DEEPEST, Followed, Hop, Worse};
 use crate::service::passage::{Flow, Match, Packet, arrive, before_translation};
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
@@ -273,7 +273,7 @@ impl<'a> Walk<'a> {
                 };
                 let alone: Vec<SocketAddr> =
                     pods.into_iter().filter(|to| port.on_node.contains(to) && itself(to)).collect();
-                followed.worse.extend(to_themselves(&alone, &followed.shares));
+                followed.worse.extend(Worse::to_themselves(&alone, &followed.shares));
                 followed.worse.extend(self.strangers(port, packet));
             }
             Client::Node => {}
@@ -540,20 +540,6 @@ fn pods(dump: &Dump) -> Option<ipnet::IpNet> {
         Some(Pods::Net(net)) => Some(net),
         Some(Pods::Interface(_)) | None => None,
     }
-}
-
-/// Endpoints of the node whose packets to themselves keep their source.
-fn to_themselves(alone: &[SocketAddr], shares: &Shares) -> Option<Worse> {
-    const MOST: usize = 3;
-    let share = alone.iter().filter_map(|to| shares.to.get(to)).copied().fold(0.0, f64::max);
-    let named: Vec<String> = alone.iter().take(MOST).map(|to| to.ip().to_string()).collect();
-    let more = alone.len().saturating_sub(MOST);
-    let clients = match (named.as_slice(), more) {
-        ([one], _) => format!("{one}, its own endpoint"),
-        (all, 0) => format!("{}, each its own endpoint", all.join(", ")),
-        (all, more) => format!("{} and {more} more, each its own endpoint", all.join(", ")),
-    };
-    Worse::of(clients, share)
 }
 
 /// A chain that drops who is in no range of one Service.

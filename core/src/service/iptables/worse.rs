@@ -1,0 +1,97 @@
+//! Clients of a cluster IP that fare worse than most pods where packets keep their source: endpoints that ask their own
+//! Service, and who comes from outside of the cluster.
+//!
+//! Invariant: by the marks that rules give on the way that pods' packets take, and by what reads those when packets
+//! leave. Nothing is said where others may have marked them, too, and of who comes from outside nothing where the proxy
+//! was not told who is a pod.
+
+use std::net::SocketAddr;
+
+use super::dump::{Dump, Rule};
+use super::lists::{Marked, Written, pods};
+use super::{beyond, follow, foreign, masquerade};
+use crate::service::expected::{ExpectedPort, FrontendKey};
+use crate::service::follow::{Client, Followed, Worse};
+use crate::service::passage::{Flow, Match, Packet};
+
+/// Adds them to what becomes of pods' packets to a cluster IP.
+pub fn worse(written: &Written<'_>, to: FrontendKey, port: &ExpectedPort, followed: &mut Followed) {
+    let dump = written.dump;
+    let mut packet = Packet {
+        client: Client::Pod,
+        to: to.address,
+        port: to.port,
+        protocol: to.protocol,
+        to_node: false,
+        translated: false,
+        mark: Some(0),
+        pods: pods(dump),
+        flow: Flow::First,
+    };
+    let untranslated = packet;
+    let taken =
+        foreign::first(dump, ("PREROUTING", Client::Pod), to, &mut foreign::Doubts::default()).is_some();
+    beyond::before(dump, &mut packet);
+    if taken || packet.mark != Some(0) || followed.unanswered {
+        return;
+    }
+    let mark = masquerade::marked(dump, &untranslated);
+    let leaves = |client: Client, marked: bool, to: SocketAddr| {
+        let mark = Some(if marked { mark } else { 0 });
+        let (to, port) = (Some(to.ip()), to.port());
+        masquerade::is_masqueraded(dump, &Packet { client, to, port, mark, translated: true, ..untranslated })
+    };
+    let endpoints: Vec<SocketAddr> =
+        followed.shares.to.keys().filter(|to| !port.on_host.contains(to)).copied().collect();
+    let (own, elsewhere): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        endpoints.into_iter().partition(|to| port.on_node.contains(to));
+
+    let of_pods = marks(dump, to, Client::Pod, followed);
+    let itself = |to: SocketAddr| leaves(Client::Pod, of_pods || marks_itself(dump, to, followed), to);
+    let mut unsure = Vec::new();
+    let mut keep = |all: Vec<SocketAddr>, whose: &str, leaves: &dyn Fn(SocketAddr) -> Match| {
+        let mut kept = all;
+        kept.retain(|to| match leaves(*to) {
+            Match::Yes => false,
+            Match::No => true,
+            Match::Perhaps => {
+                unsure.push(format!(
+                    "whether packets from {whose} to {to} get an address of the node, so that answers find their way back: rules of nat POSTROUTING depend on what no dump tells"
+                ));
+                false
+            }
+        });
+        kept
+    };
+    let alone = keep(own, "the endpoint itself", &itself);
+    let mut lost = 0.0;
+    if written.flags.marked != Marked::Nobody {
+        let of_others = marks(dump, to, Client::Outside, followed);
+        let unheard = keep(elsewhere, "outside", &|to| leaves(Client::Outside, of_others, to));
+        lost = unheard.iter().filter_map(|to| followed.shares.to.get(to)).sum();
+    }
+    followed.unsure.extend(unsure);
+    followed.worse.extend(Worse::to_themselves(&alone, &followed.shares));
+    followed.worse.extend(Worse::of("outside of the cluster".to_owned(), lost));
+}
+
+/// Whether the chains that pods' packets go to mark a client's.
+fn marks(dump: &Dump, to: FrontendKey, client: Client, followed: &Followed) -> bool {
+    let mut entered = followed.hops.iter().filter(|hop| hop.depth == 0);
+    entered.any(|hop| follow::marks(dump, to, client, &hop.to))
+}
+
+/// Whether a rule before the one that translates to an endpoint marks what that endpoint sends.
+fn marks_itself(dump: &Dump, endpoint: SocketAddr, followed: &Followed) -> bool {
+    let target = format!("DNAT {endpoint}");
+    let is_own = |rule: &&Rule| {
+        rule.target.as_deref() == Some("KUBE-MARK-MASQ")
+            && rule.source.as_ref().is_some_and(|net| net.value.contains(&endpoint.ip()) != net.negated)
+            && Rule { source: None, target: None, ..(*rule).clone() }.is_for_all(true)
+    };
+    let mut translating = followed.hops.iter().filter(|hop| hop.to == target);
+    translating.any(|hop| {
+        let rules = dump.rules(&hop.place.table, &hop.place.chain).iter();
+        rules.take_while(|rule| Some(rule.position) < hop.place.position).any(|rule| is_own(&rule))
+    })
+}

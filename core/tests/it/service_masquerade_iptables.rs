@@ -1,0 +1,145 @@
+//! Whose connections fail where kube-proxy's iptables mode does not masquerade: who comes from outside, in or out of the
+//! cluster, and endpoints that ask their own Service; on what a real kube-proxy wrote.
+
+use netlab_core::model::service::AddressType;
+use netlab_core::service::expected::expected;
+use netlab_core::service::follow::{Client, Symptom};
+use netlab_core::service::iptables::dump;
+use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, Status, trace};
+
+use crate::service_world::cluster;
+
+const WORLD: &str = include_str!("../kube-proxy/world.yaml");
+const IPV4: &str = include_str!("../kube-proxy/iptables-1.36.3.save");
+const IPV6: &str = include_str!("../kube-proxy/ip6tables-1.36.3.save");
+const NONE: f64 = 0.0;
+
+fn compare(save: &str, family: AddressType) -> ServiceTrace {
+    let ports = expected(&cluster(WORLD), "worker", family);
+    trace(&Rules::Iptables(dump::parse(save).expect("well formed")), &ports, "worker")
+}
+
+/// The rules without all those that hold these words.
+fn without(words: &[&str]) -> String {
+    let kept: Vec<&str> = IPV4.lines().filter(|line| !words.iter().all(|word| line.contains(word))).collect();
+    assert!(kept.len() < IPV4.lines().count(), "nothing is taken out: {words:?}");
+    kept.join("\n") + "\n"
+}
+
+fn with(from: &str, to: &str) -> String {
+    assert!(IPV4.contains(from), "{from}");
+    IPV4.replace(from, to)
+}
+
+fn port<'a>(trace: &'a ServiceTrace, service: &str, name: &str) -> &'a PortTrace {
+    let mut ports = trace.ports.iter();
+    ports.find(|port| port.service == service && port.port == name).expect("the port")
+}
+
+const fn out(share: f64) -> Symptom {
+    Symptom { timeout_share: share, refused_share: 0.0 }
+}
+
+fn worse(port: &PortTrace, clients: &str) -> Symptom {
+    let mut all = port.addresses.iter().flat_map(|address| &address.worse);
+    all.find(|worse| worse.clients.contains(clients)).map_or(out(NONE), |worse| worse.symptom)
+}
+
+/// What share times out: of node-port from outside at its node port, and from outside of the cluster to web's cluster IP,
+/// half of whose endpoints are elsewhere; of web for its endpoint on the node.
+#[track_caller]
+fn check(name: &str, save: &str, outside: f64, strangers: f64, hairpin: f64) {
+    let trace = compare(save, AddressType::Ipv4);
+    for address in &port(&trace, "t/node-port", "").addresses {
+        let share = if address.from == Client::Outside { outside } else { NONE };
+        assert_eq!(address.symptom, out(share), "{name}: {} {:?}", address.address, address.from);
+    }
+    let web = port(&trace, "t/web", "http");
+    assert_eq!(worse(web, "outside of the cluster"), out(strangers), "{name}");
+    assert_eq!(worse(web, "10.244.1.1, its own endpoint"), out(hairpin), "{name}");
+    assert_eq!(web.failing.is_some(), strangers + hairpin > 0.0, "{name}: {web:#?}");
+    assert_eq!(web.symptom, out(f64::max(strangers, hairpin)), "{name}");
+    assert_eq!(web.status == Status::Broken, *save != *IPV4, "{name}");
+}
+
+#[test]
+fn who_fails_where_packets_keep_their_source() {
+    let (all, half) = (1.0, 0.5);
+    check("well", IPV4, NONE, NONE, NONE);
+    let own = "-A KUBE-SEP-M3IBOPYYY456YBT7 -s";
+    check("no mark of an endpoint", &without(&[own]), NONE, NONE, half);
+    check(
+        "the mark of another",
+        &with(&format!("{own} 10.244.1.1/"), &format!("{own} 10.244.1.9/")),
+        NONE,
+        NONE,
+        half,
+    );
+    check("the chain that marks is empty", &without(&["-A KUBE-MARK-MASQ"]), all, half, half);
+    check("nothing leads to masquerading", &without(&["-A POSTROUTING"]), all, half, half);
+    check("the chain that masquerades is empty", &without(&["-A KUBE-POSTROUTING"]), all, half, half);
+    check(
+        "another bit is set",
+        &with("MARK --set-xmark 0x4000/0x4000", "MARK --set-xmark 0x8000/0x8000"),
+        all,
+        half,
+        half,
+    );
+    check(
+        "another bit is asked for",
+        &with("! --mark 0x4000/0x4000", "! --mark 0x8000/0x8000"),
+        all,
+        half,
+        half,
+    );
+    let others = ["! -s 10.244.0.0/16", "t/web:http"];
+    check("no mark of who is no pod", &without(&others), NONE, half, NONE);
+}
+
+#[test]
+fn nobody_fares_worse_where_nothing_is_wrong() {
+    for (save, family) in [(IPV4, AddressType::Ipv4), (IPV6, AddressType::Ipv6)] {
+        let trace = compare(save, family);
+        let asked: Vec<_> = trace.ports.iter().flat_map(|port| &port.addresses).collect();
+        assert!(!asked.is_empty());
+        for address in asked {
+            assert!(address.worse.is_empty(), "{}: {:?}", address.address, address.worse);
+        }
+        assert!(
+            !trace.not_examined.iter().any(|words| words.contains("POSTROUTING")),
+            "{:?}",
+            trace.not_examined
+        );
+    }
+}
+
+/// A proxy that was not told who is a pod masquerades nobody from outside, and that is no fault.
+#[test]
+fn without_a_network_of_pods_strangers_are_not_judged() {
+    let trace = compare(&without(&["! -s 10.244.0.0/16"]), AddressType::Ipv4);
+    assert_eq!(worse(port(&trace, "t/web", "http"), "outside of the cluster"), out(NONE));
+    let nothing = without(&["-A POSTROUTING"]);
+    let trace = compare(&nothing.replace("! -s 10.244.0.0/16 ", ""), AddressType::Ipv4);
+    assert_eq!(
+        worse(port(&trace, "t/web", "http"), "outside of the cluster"),
+        out(0.5),
+        "everybody is marked"
+    );
+}
+
+/// What else stands at POSTROUTING may masquerade, and nobody can say.
+#[test]
+fn rules_of_others_that_may_masquerade_leave_it_open() {
+    let trace = compare(
+        &IPV4.replace(
+            "-A POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
+            "-A POSTROUTING -o eth0 -j MASQUERADE",
+        ),
+        AddressType::Ipv4,
+    );
+    let web = port(&trace, "t/web", "http");
+    assert!(web.addresses.iter().all(|address| address.worse.is_empty()), "{web:#?}");
+    for words in ["from the endpoint itself to 10.244.1.1:8080", "from outside to 10.244.2.1:8080"] {
+        assert!(trace.not_examined.iter().any(|open| open.contains(words)), "{:?}", trace.not_examined);
+    }
+}
