@@ -8,13 +8,11 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use ipnet::IpNet;
 use netlab_ebpf::abi::Direction;
 use serde::Serialize;
 
 use super::near_miss::{failing, has, list};
 use super::provenance::{PolicyRef, RuleRef, policy_ref};
-use crate::model::address::AddressBlock;
 use crate::model::cluster::{Cluster, Labels, ObjectKey, Pod};
 use crate::model::policy::{NamespaceScope, PeerMatch, PodSelector, Policies, Policy, PolicyTier, Rule};
 
@@ -158,11 +156,6 @@ fn exempt() -> Vec<String> {
     .to_vec()
 }
 
-/// True when the input does not have the pod's address.
-fn is_nowhere(pod: &Pod) -> bool {
-    pod.synthetic_addresses || pod.addresses.is_empty()
-}
-
 struct View<'a> {
     cluster: &'a Cluster,
     key: &'a ObjectKey,
@@ -237,7 +230,9 @@ impl View<'_> {
                     reads: words::peer(&peer.matches),
                     matches: self.present(&peer.matches),
                     unknown: match peer.matches {
-                        PeerMatch::Block(ref block) => self.unknown(block),
+                        PeerMatch::Block(ref block) => {
+                            self.others().filter(|(_, pod)| self.cluster.leaves_open(block, pod)).count()
+                        }
                         _ => 0,
                     },
                 })
@@ -249,17 +244,6 @@ impl View<'_> {
     /// The other pods that policies act on.
     fn others(&self) -> impl Iterator<Item = (&ObjectKey, &Pod)> {
         self.cluster.pods.iter().filter(|(key, pod)| pod.is_policed() && *key != self.key)
-    }
-
-    /// How many pods without an address will have one that may be in a block: any, where their node's range is not known.
-    fn unknown(&self, block: &AddressBlock) -> usize {
-        let meets = |range: &IpNet| range.contains(&block.cidr) || block.cidr.contains(range);
-        let may_be = |pod: &Pod| {
-            let node = pod.node.as_ref().and_then(|name| self.cluster.nodes.get(name));
-            let ranges = node.map_or(&[][..], |node| &node.pod_cidrs);
-            ranges.is_empty() || ranges.iter().any(meets)
-        };
-        self.others().filter(|(_, pod)| is_nowhere(pod) && may_be(pod)).count()
     }
 
     /// The workloads and nodes that a peer matches now.
@@ -279,7 +263,8 @@ impl View<'_> {
             let matches = match peer {
                 PeerMatch::Pods(selector) => self.matches(selector, key, pod),
                 PeerMatch::Block(block) => {
-                    !is_nowhere(pod) && pod.addresses.iter().any(|address| block.contains(*address))
+                    !self.cluster.leaves_open(block, pod)
+                        && pod.addresses.iter().any(|address| block.contains(*address))
                 }
                 PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => false,
             };

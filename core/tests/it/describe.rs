@@ -96,7 +96,8 @@ fn a_block_tells_who_is_in_it_and_whose_address_is_not_known() {
     let policy = network_policy(
         "db",
         "{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 10.244.0.0/16}}, \
-         {ipBlock: {cidr: 192.168.0.0/24}}, {podSelector: {matchLabels: {app: none}}}]}]}",
+         {ipBlock: {cidr: 192.168.0.0/24}}, \
+         {ipBlock: {cidr: 203.0.113.0/24}}, {ipBlock: {cidr: 0.0.0.0/0}}, {podSelector: {matchLabels: {app: none}}}]}]}",
     );
     let more = "{apiVersion: v1, kind: Pod, metadata: {name: far, namespace: x}, status: {podIP: 10.244.3.4}}\n---\n\
                 {apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {addresses: [{type: InternalIP, \
@@ -106,7 +107,14 @@ fn a_block_tells_who_is_in_it_and_whose_address_is_not_known() {
     let found: Vec<(Vec<String>, usize)> = peers.map(|peer| (peer.matches.clone(), peer.unknown)).collect();
     assert_eq!(
         found,
-        [(vec!["x/far".to_owned()], 3), (vec!["node/node-1".to_owned()], 3), (Vec::new(), 0)],
+        [
+            (vec!["x/far".to_owned()], 3),
+            (vec!["node/node-1".to_owned()], 3),
+            // No pod will have such an address, and each has one of these.
+            (Vec::new(), 0),
+            (["node/node-1", "other/api", "other/job", "x/api", "x/far"].map(str::to_owned).to_vec(), 0),
+            (Vec::new(), 0),
+        ],
         "three pods have no address yet, which says nothing about selectors"
     );
 }

@@ -87,8 +87,9 @@ fn nowhere(ground: &Ground<'_>, policy: &Policy, rule: &Rule, name: &Written<'_>
     let peers = rule.peers.as_deref()?;
     let may_be = |peer: &Peer, pod: &Pod| match &peer.matches {
         PeerMatch::Block(block) => {
-            let is_unknown = pod.synthetic_addresses || pod.addresses.is_empty();
-            is_unknown || pod.addresses.iter().any(|address| block.contains(*address))
+            pod.addresses.is_empty()
+                || ground.cluster.leaves_open(block, pod)
+                || pod.addresses.iter().any(|address| block.contains(*address))
         }
         // Pods in the host's network are where their node is; what a domain name stands for is not known.
         PeerMatch::Pods(_) | PeerMatch::Nodes(_) | PeerMatch::DomainNames(_) => true,
