@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortName, PortRef, ResolvedEnd};
+use netlab_core::endpoint_ref::{DestinationRef, EndpointRef, EndpointType, PortRef, ResolvedEnd};
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::service::Service;
-use netlab_core::policy::backends::{ServiceError, backends, service};
+use netlab_core::policy::backends::{ServiceError, backends, service, service_port};
 use netlab_core::policy::headless::named_ends;
 use netlab_core::policy::query::{End, owner};
 
@@ -92,31 +92,21 @@ fn service_at(reference: &EndpointRef, port: Option<&PortRef>, cluster: &Cluster
         |service| &service.load_balancer_ips,
         |service| &service.external_ips,
     ];
-    let has_port = |service: &Service| {
-        port.is_some_and(|wanted| {
-            service.ports.iter().any(|one| {
-                let is_it = match &wanted.port {
-                    PortName::Number(number) => one.port == *number,
-                    PortName::Name(name) => one.name.as_ref() == Some(name),
-                };
-                is_it && wanted.protocol.is_none_or(|protocol| protocol == one.protocol)
-            })
-        })
+    let of = |addresses: &fn(&Service) -> &[IpAddr]| {
+        let addresses = *addresses;
+        let services =
+            cluster.services.iter().filter(move |(_, service)| addresses(service).contains(address));
+        services.map(|(key, _)| key)
     };
-    let all = || {
-        let of = |addresses: &fn(&Service) -> &[IpAddr]| {
-            let addresses = *addresses;
-            cluster.services.iter().filter(move |(_, service)| addresses(service).contains(address))
-        };
-        addresses.iter().flat_map(of)
-    };
-    let with_port = all().find(|(_, service)| has_port(service));
+    let all: Vec<&ObjectKey> = addresses.iter().flat_map(of).collect();
+    let has_port = |key: &&&ObjectKey| port.is_some() && service_port(cluster, key, port).is_ok();
+    let with_port = all.iter().find(has_port);
     let found = match owner(cluster, *address) {
         End::Pod(_) => None,
         End::Node(_) => with_port,
-        End::Address(_) => with_port.or_else(|| all().next()),
+        End::Address(_) => with_port.or(all.first()),
     };
-    found.map(|(key, _)| key.clone())
+    found.map(|key| (*key).clone())
 }
 
 /// What to say about a Service that was asked for by its address.

@@ -15,7 +15,6 @@ use netlab_core::policy::backends::Backend;
 use netlab_core::policy::headless::{Behind, behind};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
-use netlab_core::service::not_proxied;
 use serde::Serialize;
 
 use crate::args::globals::Globals;
@@ -104,7 +103,7 @@ impl Question {
                 EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
             };
             let addresses = addresses.unwrap_or_default();
-            let unaddressed = found.filter(|found| addresses.is_empty() && not_proxied(found).is_none());
+            let unaddressed = found.filter(|found| addresses.is_empty() && found.awaits_cluster_ip());
             notes.extend(unaddressed.map(|found| {
                 let of = if found.internal_local { ", of all nodes, though it has internalTrafficPolicy Local" } else { "" };
                 format!(

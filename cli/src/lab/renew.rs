@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use netlab_core::model::cluster::{Cluster, ObjectKey, Pod};
+use netlab_core::model::service::Service;
 use netlab_lab::{Place, Plan};
 use serde_json::{Value, json};
 
@@ -32,7 +33,7 @@ impl Manifests {
                 // A pod of the lab, which the new manifests have to have themselves.
                 ("Pod", _) if before.pods.contains_key(&key) || cluster.pods.contains_key(&key) => {}
                 ("Service", Some(mut written)) => {
-                    if is_without_address(&cluster, &key) {
+                    if cluster.services.get(&key).is_some_and(Service::awaits_cluster_ip) {
                         for field in ["clusterIP", "clusterIPs"] {
                             written["spec"][field] = object["spec"][field].clone();
                         }
@@ -79,9 +80,4 @@ fn in_the_lab(cluster: &Cluster, plan: &Plan) -> Result<BTreeMap<ObjectKey, Pod>
         pods.insert(key.clone(), pod);
     }
     Ok(pods)
-}
-
-/// True for a Service that has to have an address and has none.
-fn is_without_address(cluster: &Cluster, key: &ObjectKey) -> bool {
-    cluster.services.get(key).is_some_and(|service| !service.headless && service.cluster_ips.is_empty())
 }

@@ -156,6 +156,18 @@ pub enum AddressType {
 }
 
 impl Service {
+    /// True for one that the API server gives a cluster IP and that has none yet, as in manifests before they are applied.
+    #[must_use]
+    pub fn awaits_cluster_ip(&self) -> bool {
+        !self.headless && self.service_type != ServiceType::ExternalName && self.cluster_ips.is_empty()
+    }
+
+    /// Whether it has a port of this number.
+    #[must_use]
+    pub fn has_port(&self, port: u16, protocol: Protocol) -> bool {
+        self.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
+    }
+
     /// Who may come to a balancer's address in a family; empty for all. A proxy takes the ranges of its own family, and
     /// one of all its addresses is the same as none (`pkg/proxy/serviceport.go`, `IsZeroCIDR`).
     #[must_use]

@@ -293,7 +293,7 @@ fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
     if tuple.destination.to_canonical().is_ipv4() && is_loopback(tuple.destination) {
         // A pod's loopback is its own; the node's has node ports where its proxy says so.
         let node = node_behind(cluster, &pair.from)?;
-        let key = node_port(cluster, tuple.destination_port, protocol)?;
+        let key = node_port(cluster, tuple.destination_port, Some(protocol))?;
         return Some(format!(
             "port {} is a node port of svc/{key}: on node {node} a proxy of iptables mode leads on from the loopback, too, unless \
              `--iptables-localhost-nodeports` is off, to endpoints whose policies were not asked; other modes do not",
@@ -308,7 +308,7 @@ fn led_on(cluster: &Cluster, pair: &Pair) -> Option<String> {
         ));
     }
     let End::Node(node) = owner(cluster, tuple.destination) else { return None };
-    let key = node_port(cluster, tuple.destination_port, protocol)?;
+    let key = node_port(cluster, tuple.destination_port, Some(protocol))?;
     Some(format!(
         "port {} of node {node} is a node port of svc/{key}: that node leads on to endpoints, whose policies were not asked",
         tuple.destination_port

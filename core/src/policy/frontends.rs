@@ -166,10 +166,11 @@ pub fn translation(site: Site<'_>, address: IpAddr, port: u16, protocol: Protoco
     (!found.endpoints.is_empty()).then_some(found)
 }
 
-/// The Service that every node's proxy serves at this port of its own.
-pub(super) fn node_port(cluster: &Cluster, port: u16, protocol: Protocol) -> Option<&ObjectKey> {
+/// The Service that every node's proxy serves at this port of its own; without a protocol, at any.
+pub fn node_port(cluster: &Cluster, port: u16, protocol: Option<Protocol>) -> Option<&ObjectKey> {
     let has_it = |service: &Service| {
-        service.ports.iter().any(|one| one.node_port == Some(port) && one.protocol == protocol)
+        let mut ports = service.ports.iter().filter(|one| one.node_port == Some(port));
+        ports.any(|one| protocol.is_none_or(|wanted| wanted == one.protocol))
     };
     cluster.services.iter().find(|(_, service)| has_it(service)).map(|(key, _)| key)
 }
@@ -182,8 +183,7 @@ pub(super) fn proxying_balancer(
     protocol: Protocol,
 ) -> Option<&ObjectKey> {
     let has_it = |service: &Service| {
-        service.proxying_balancer_ips.contains(&address)
-            && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
+        service.proxying_balancer_ips.contains(&address) && service.has_port(port, protocol)
     };
     cluster.services.iter().find(|(_, service)| has_it(service)).map(|(key, _)| key)
 }

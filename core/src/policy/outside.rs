@@ -2,12 +2,32 @@
 //!
 //! Invariant: about proxies alone, as `kube-proxy` has it; what policies make of the clients is asked elsewhere.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::model::cluster::ObjectKey;
 use crate::model::service::{AddressType, Service};
+
+/// Why nodes put an address of their own in place of that of clients outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rewriting {
+    /// They do for whom they take for no pod.
+    ClusterIp,
+    /// `externalTrafficPolicy: Cluster`: they do for everybody, pods too.
+    TrafficPolicy,
+}
+
+impl Rewriting {
+    /// At an address of a Service; `None` where clients keep theirs.
+    pub(super) fn at(service: &Service, address: IpAddr) -> Option<Self> {
+        if service.cluster_ips.contains(&address) {
+            return Some(Self::ClusterIp);
+        }
+        (!service.external_local).then_some(Self::TrafficPolicy)
+    }
+}
 
 /// Clients outside that ask by some addresses of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,14 +66,14 @@ impl Outside {
                 ranges_words.join(", ")
             )
         });
-        let pods_too =
-            addresses.iter().any(|address| !service.cluster_ips.contains(address)) && !service.external_local;
-        let by = if addresses.iter().any(|address| service.cluster_ips.contains(address)) {
-            Some("a cluster IP")
-        } else {
-            (!addresses.is_empty() && !service.external_local).then_some("externalTrafficPolicy Cluster")
-        };
-        let undefined = by.map(|by| {
+        let ways: BTreeSet<Rewriting> =
+            addresses.iter().filter_map(|address| Rewriting::at(service, *address)).collect();
+        let pods_too = ways.contains(&Rewriting::TrafficPolicy);
+        let undefined = ways.first().map(|why| {
+            let by = match why {
+                Rewriting::ClusterIp => "a cluster IP",
+                Rewriting::TrafficPolicy => "externalTrafficPolicy Cluster",
+            };
             format!(
                 "svc/{key}: nodes put an address of their own in place of that of clients{} ({by}), so whether those \
                  listed get in is undefined: they do where their own address is seen",

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::backends::Backend;
 use super::frame::Tuple;
 use super::frontends::{Site, translation};
+use super::outside::Rewriting;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
@@ -333,13 +334,12 @@ fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<Stri
     let (key, service) = cluster.services.iter().find(|(_, service)| {
         let external = service.load_balancer_ips.iter().chain(&service.external_ips);
         let mut all = external.chain(&service.cluster_ips);
-        all.any(|one| one == address)
-            && service.ports.iter().any(|one| (one.port, one.protocol) == (*port, protocol))
+        all.any(|one| one == address) && service.has_port(*port, protocol)
     })?;
-    if service.cluster_ips.contains(address) {
-        return of_cluster_ip(key);
+    match Rewriting::at(service, *address)? {
+        Rewriting::ClusterIp => of_cluster_ip(key),
+        Rewriting::TrafficPolicy => Some(format!("svc/{key} (externalTrafficPolicy Cluster)")),
     }
-    (!service.external_local).then(|| format!("svc/{key} (externalTrafficPolicy Cluster)"))
 }
 
 /// Whether an address is neither a pod's, known or not, nor a node's.
@@ -359,8 +359,7 @@ pub(super) fn outside_of_ranges(
     (address, port, protocol): (IpAddr, u16, Protocol),
 ) -> Option<String> {
     let (key, service) = cluster.services.iter().find(|(_, service)| {
-        service.load_balancer_ips.contains(&address)
-            && service.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
+        service.load_balancer_ips.contains(&address) && service.has_port(port, protocol)
     })?;
     let ranges = service.source_ranges_of(AddressType::of(address));
     if ranges.is_empty() {

@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use netlab_core::envelope::Envelope;
-use netlab_core::model::cluster::{Cluster, ObjectKey};
-use netlab_core::model::service::Service;
-use netlab_core::service::not_proxied;
+use netlab_core::model::cluster::Cluster;
 use netlab_lab::named::{Spec, up};
 use netlab_lab::proxy::ProxyMode;
 use netlab_lab::{LabError, Place, Plan, Selection};
@@ -119,10 +117,12 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
     }
     let proxy = args.proxy.or(args.dns.then_some(ProxyArg::Nftables)).map(ProxyMode::from);
     // With DNS every Service got an address.
-    let unserved: Vec<String> = match (proxy, &naming) {
-        (Some(_), None) => without_address(&input.loaded.cluster).map(ToString::to_string).collect(),
-        _ => Vec::new(),
-    };
+    let mut unserved: Vec<String> = Vec::new();
+    if proxy.is_some() && naming.is_none() {
+        let services = input.loaded.cluster.services.iter();
+        let waiting = services.filter(|(_, service)| service.awaits_cluster_ip());
+        unserved.extend(waiting.map(|(key, _)| key.to_string()));
+    }
     let dns = naming.as_ref().map(DnsLine::from);
     let order = Order {
         policies: Policies { documents: manifests.documents },
@@ -158,12 +158,6 @@ pub(crate) fn run(args: &Up, globals: &Globals, terminal: &Terminal) -> Result<E
         ));
     }
     Ok(exit)
-}
-
-/// Services that will have a cluster IP which the input does not have.
-fn without_address(cluster: &Cluster) -> impl Iterator<Item = &ObjectKey> {
-    let waits = |service: &Service| service.cluster_ips.is_empty() && not_proxied(service).is_none();
-    cluster.services.iter().filter(move |(_, service)| waits(service)).map(|(key, _)| key)
 }
 
 /// The named nodes with their pods, or everything.

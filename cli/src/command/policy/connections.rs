@@ -16,6 +16,7 @@ use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, alone, as_if_running, connections,
     finished, leave_out_finished, on_host_network, workload_of,
 };
+use netlab_core::policy::frontends::node_port;
 use netlab_core::policy::headless::behind;
 use netlab_core::policy::outside::Outside;
 use netlab_core::policy::query::{End, owner};
@@ -408,11 +409,7 @@ fn notes(args: &Connections, cluster: &Cluster) -> Vec<String> {
 fn about_node_port(to: &EndpointRef, port: &PortRef, cluster: &Cluster) -> Option<String> {
     let (EndpointRef::Address(address), PortName::Number(number)) = (to, &port.port) else { return None };
     let End::Node(node) = owner(cluster, *address) else { return None };
-    let has_it = |service: &Service| {
-        let protocol = |one: &ServicePort| port.protocol.is_none_or(|wanted| wanted == one.protocol);
-        service.ports.iter().any(|one| one.node_port == Some(*number) && protocol(one))
-    };
-    let (key, _) = cluster.services.iter().find(|(_, service)| has_it(service))?;
+    let key = node_port(cluster, *number, port.protocol)?;
     Some(format!(
         "port {number} of node {node} is a node port of svc/{key}: what it leads on to is not listed here; `--to svc/{key}` lists \
          the endpoints, `policy eval` asks for one client"

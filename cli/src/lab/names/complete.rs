@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
-use netlab_core::model::service::{AddressType, Service, ServiceType};
+use netlab_core::model::service::{AddressType, Service};
 use netlab_core::service::slices::{self, ENDPOINTS_PER_SLICE};
 use netlab_lab::dns::{Role, Server};
 use netlab_lab::fault::Corefile;
@@ -58,10 +58,7 @@ pub(crate) fn complete(manifests: &mut Manifests, plan: &Plan) -> Result<Naming,
         manifests.put(SOURCE, &service(&key, &addresses));
     }
     for (key, object) in &cluster.services {
-        if !object.headless
-            && object.cluster_ips.is_empty()
-            && object.service_type != ServiceType::ExternalName
-        {
+        if object.awaits_cluster_ip() {
             let of = wanted(object, &families);
             let addresses: Vec<IpAddr> = of.into_iter().map(|family| spare.service(family)).collect();
             if let Some(mut written) = manifests.find("Service", &key.namespace, &key.name) {
