@@ -19,9 +19,7 @@ use crate::service::fault::{Difference, Fault, Kind, Place};
 pub fn faults(dump: &Dump, port: &ExpectedPort) -> Vec<Fault> {
     let mut faults = Vec::new();
     for expected in &port.frontends {
-        let inside = Some(expected.kind)
-            .filter(|kind| *kind != RouteKind::ClusterIp)
-            .and_then(|_| inside(port, expected.action));
+        let inside = inside(port, expected);
         for key in keys(dump, port, expected.key) {
             let scopes = [Some((0, expected.action)), inside.map(|action| (INSIDE, action))];
             for (scope, action) in scopes.into_iter().flatten() {

@@ -55,9 +55,7 @@ impl Maps {
         let asked = SocketAddr::new(first.address, first.port);
         self.reverse.push(row(&number.to_be_bytes(), &socket(asked)));
         // Clients outside and inside see other endpoints where only one of the two policies is Local.
-        let inside = Some(frontend.kind)
-            .filter(|kind| *kind != RouteKind::ClusterIp)
-            .and_then(|_| inside(port, frontend.action));
+        let inside = inside(port, frontend);
         let of_kind = (frontend.kind, inside.is_some());
         let (flags, flags2) = bits::of(port, of_kind, first.address.is_unspecified());
         let scopes = [Some((0, frontend.action)), inside.map(|action| (INSIDE, action))];

@@ -29,7 +29,7 @@ pub fn follow(dump: &Dump, port: &ExpectedPort, to: &ExpectedFrontend) -> Vec<(C
     }
     let mut all = Vec::new();
     for key in &keys {
-        let inside = inside(port, to.action);
+        let inside = inside(port, to);
         if key.address.is_unspecified() && keys.len() > 1 {
             // Clients outside ask the node's addresses; sockets on it ask this row, too.
             all.push(of(key, Client::Node, inside.unwrap_or(to.action)));
@@ -42,10 +42,12 @@ pub fn follow(dump: &Dump, port: &ExpectedPort, to: &ExpectedFrontend) -> Vec<(C
 }
 
 /// What clients inside get by addresses for those outside; `None` when it is the same, so that there are no rows for it.
-pub(super) fn inside(port: &ExpectedPort, outside: Action) -> Option<Action> {
+pub(super) fn inside(port: &ExpectedPort, outside: &ExpectedFrontend) -> Option<Action> {
+    if outside.kind == RouteKind::ClusterIp || port.policy.external_local == port.policy.internal_local {
+        return None;
+    }
     let cluster_ip = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp);
-    let inside = cluster_ip.map_or(outside, |frontend| frontend.action);
-    Some(inside).filter(|_| port.policy.external_local != port.policy.internal_local)
+    Some(cluster_ip.unwrap_or(outside).action)
 }
 
 fn walk(dump: &Dump, to: ServiceKey, client: Client) -> Followed {
