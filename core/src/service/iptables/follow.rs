@@ -285,9 +285,8 @@ impl Walk<'_> {
                 break;
             }
             followed.rules += left;
-            if self.is_to_another(rule) {
-                continue;
-            }
+            // One without a target only counts, whatever it asks for.
+            let Some(target) = rule.target.as_deref().filter(|_| !self.is_to_another(rule)) else { continue };
             let choice = is_choice(rule).then(|| {
                 chosen += 1;
                 (chosen, choices)
@@ -295,7 +294,6 @@ impl Walk<'_> {
             if !self.matches(rule, (table, name), followed) {
                 continue;
             }
-            let Some(target) = rule.target.as_deref() else { continue };
             let taken = left * rule.probability.unwrap_or(1.0);
             let hop = |to: String| Hop {
                 place: place(table, name, rule),
