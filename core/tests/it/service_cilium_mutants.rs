@@ -238,6 +238,10 @@ fn no_scalar_of_any_row_can_be_changed_unnoticed() {
                             let found = follow(&maps, &ports);
                             if let Some(why) = what.why_equal() {
                                 reasons.insert(why);
+                                assert!(
+                                    is_ok(&found),
+                                    "{map} row {index} {row:x?}: {scalar} byte {byte} ^ {turned:#x} is told, though {why}"
+                                );
                                 continue;
                             }
                             noticed += 1;
