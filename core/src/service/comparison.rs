@@ -167,7 +167,7 @@ fn column(rules: &Rules, source: Option<&String>, ports: &Ports<'_>, node: &str)
 
 fn cost(rules: &Rules, port: &ExpectedPort) -> Cost {
     let frontend = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp);
-    let followed = frontend.and_then(|frontend| rules.follow(frontend, port).into_iter().next());
+    let followed = frontend.and_then(|frontend| rules.read().follow(frontend, port).into_iter().next());
     let followed = followed.map(|(_, followed)| followed).unwrap_or_default();
     let round = |count: f64| (count * 100.0).round() / 100.0;
     let cost = Cost {

@@ -18,6 +18,7 @@ pub mod names;
 pub mod nftables;
 mod passage;
 mod port_name;
+mod rules;
 pub mod select;
 pub mod slices;
 pub mod trace;

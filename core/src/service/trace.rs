@@ -7,11 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
-use super::expected::{Action, ExpectedFrontend, ExpectedPort};
+use super::expected::{Action, ExpectedPort};
 use super::fault::{Difference, Fault, Kind, Place};
-use super::follow::{Client, Followed, Hop, Symptom, Worse};
-use super::{RouteKind, cilium, iptables, nftables};
-use crate::model::service::AddressType;
+use super::follow::{Client, Hop, Symptom, Worse};
+use super::rules::Read;
+pub use super::rules::Rules;
+use super::{RouteKind, nftables};
 
 /// What was found about Services on a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -167,142 +168,13 @@ impl PortTrace {
     }
 }
 
-/// The rules of a node, as they were read.
-#[derive(Clone, Debug)]
-pub enum Rules {
-    /// Of iptables mode.
-    Iptables(iptables::dump::Dump),
-    /// Of nftables mode.
-    Nftables(nftables::dump::Dump),
-    /// Of Cilium's eBPF programs.
-    Cilium(cilium::dump::Dump),
-}
-
-impl Rules {
-    /// The family that they are of.
-    #[must_use]
-    pub fn family(&self) -> AddressType {
-        match self {
-            Self::Iptables(dump) => dump.family(),
-            Self::Nftables(dump) => dump.family,
-            Self::Cilium(dump) => dump.family,
-        }
-    }
-
-    /// iptables, nftables or cilium.
-    #[must_use]
-    pub const fn mode(&self) -> &'static str {
-        match self {
-            Self::Iptables(_) => "iptables",
-            Self::Nftables(_) => "nftables",
-            Self::Cilium(_) => "cilium",
-        }
-    }
-
-    /// The version of the rules' shape in words, where there are several.
-    #[must_use]
-    pub fn layout(&self) -> Option<&'static str> {
-        match self {
-            Self::Iptables(_) | Self::Cilium(_) => None,
-            Self::Nftables(dump) => nftables::layout(dump).map(nftables::Layout::as_str),
-        }
-    }
-
-    /// The walk of packets to one address: of who asks for it usually, and to a cluster IP of the node itself, too.
-    pub(super) fn follow(&self, frontend: &ExpectedFrontend, port: &ExpectedPort) -> Vec<(Client, Followed)> {
-        let (key, on_host): (_, &[SocketAddr]) = (frontend.key, &port.on_host);
-        match (self, frontend.kind) {
-            (Self::Iptables(dump), RouteKind::ClusterIp) => {
-                let (pods, node) = iptables::follow_inside(dump, key, on_host);
-                vec![(Client::Pod, pods), (Client::Node, node)]
-            }
-            (Self::Iptables(dump), _) => {
-                vec![(Client::Outside, iptables::follow(dump, key, Client::Outside, on_host))]
-            }
-            (Self::Nftables(dump), kind) => {
-                let clients: &[Client] = match kind {
-                    RouteKind::ClusterIp => &[Client::Pod, Client::Node],
-                    _ => &[Client::Outside],
-                };
-                let of = |client: &Client| (*client, nftables::follow(dump, key, *client, port));
-                clients.iter().map(of).collect()
-            }
-            (Self::Cilium(dump), _) => cilium::follow(dump, port, frontend),
-        }
-    }
-
-    /// Compares what one port has with what it should; `written` is what is read once for all ports of iptables mode.
-    fn faults(&self, written: Option<&iptables::Written<'_>>, port: &ExpectedPort) -> Vec<Fault> {
-        match self {
-            Self::Iptables(_) => written.map(|written| iptables::faults(written, port)).unwrap_or_default(),
-            Self::Nftables(dump) => nftables::faults(dump, port),
-            Self::Cilium(dump) => cilium::faults(dump, port),
-        }
-    }
-
-    /// Whether a proxy never writes in a place: it mends its own chains alone.
-    fn is_of_others(&self, place: &Place) -> bool {
-        match self {
-            _ if place.chain.is_empty() => false,
-            Self::Iptables(_) => !place.chain.starts_with("KUBE-") || place.chain == "KUBE-FIREWALL",
-            Self::Nftables(_) => place.table != nftables::TABLE,
-            Self::Cilium(_) => false,
-        }
-    }
-
-    /// When the proxy mends faults by itself.
-    fn heals(&self, faults: &[Fault]) -> &'static str {
-        // Chains that each sync writes anew: all of its own that are not one Service's.
-        let at_once = |fault: &Fault| {
-            let of_services = ["KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"];
-            !of_services.iter().any(|start| fault.place.chain.starts_with(start))
-        };
-        match self {
-            _ if faults.iter().any(|fault| self.is_of_others(&fault.place)) => {
-                "not by itself: the proxy leaves rules and policies of others alone"
-            }
-            Self::Iptables(_) if faults.iter().all(at_once) => {
-                "at the proxy's next sync, when any Service or endpoint changes"
-            }
-            Self::Iptables(_) => {
-                "when this Service next changes, or within 1 h (full sync; never with over 1000 endpoints)"
-            }
-            Self::Cilium(_) => "when Cilium next writes this Service, or starts anew",
-            // Elements are kept in memory and not looked at again; chains are written when the Service changes.
-            Self::Nftables(_) => {
-                "within 1 h (full sync); a chain's rules also when this Service next changes"
-            }
-        }
-    }
-}
-
 /// Compares a node's rules with what the ports should have.
 #[must_use]
 pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace {
-    let written = match rules {
-        Rules::Iptables(dump) => Some(iptables::Written::of(dump)),
-        Rules::Nftables(_) | Rules::Cilium(_) => None,
-    };
-    let shared = match (rules, &written) {
-        (Rules::Iptables(_), written) => written.as_ref().map(iptables::shared_faults).unwrap_or_default(),
-        (Rules::Nftables(dump), _) => nftables::shared_faults(dump),
-        (Rules::Cilium(_), _) => Vec::new(),
-    };
-    let family = rules.family();
-    let mut not_examined = match rules {
-        Rules::Nftables(dump) => {
-            let of = |table: &String| format!("table {table}: its packets are those of devices and bridges");
-            let unread = |(table, chain): &(String, String)| {
-                format!(
-                    "table {table}, chain {chain}: rules of iptables (xt), which only `iptables-save` shows"
-                )
-            };
-            let iptables = dump.others.of_iptables.iter().map(unread);
-            dump.others.elsewhere.iter().map(of).chain(iptables).collect()
-        }
-        Rules::Iptables(_) | Rules::Cilium(_) => Vec::new(),
-    };
-    let of = |port| trace_port((rules, written.as_ref()), port, (node, &shared), &mut not_examined);
+    let read = rules.read();
+    let shared = read.shared_faults();
+    let mut not_examined = rules.not_examined();
+    let of = |port| trace_port((rules, &read), port, (node, &shared), &mut not_examined);
     let ports = ports.iter().map(of).collect();
     not_examined.sort_unstable();
     not_examined.dedup();
@@ -312,12 +184,15 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
         node: node.to_owned(),
         ports,
         not_examined,
-        shared: shared.into_iter().map(|fault| SharedFault { family: family.as_str(), fault }).collect(),
+        shared: shared
+            .into_iter()
+            .map(|fault| SharedFault { family: rules.family().as_str(), fault })
+            .collect(),
     }
 }
 
 fn trace_port(
-    (rules, written): (&Rules, Option<&iptables::Written<'_>>),
+    (rules, read): (&Rules, &Read<'_>),
     port: &ExpectedPort,
     (node, shared): (&str, &[Fault]),
     not_examined: &mut Vec<String>,
@@ -327,13 +202,8 @@ fn trace_port(
     not_examined.extend(node_ports_elsewhere(rules, port, node));
     let mut unread = Vec::new();
     let mut strange = Vec::new();
-    let ways = |frontend| rules.follow(frontend, port).into_iter().map(move |way| (frontend, way));
-    for (frontend, (from, mut followed)) in port.frontends.iter().flat_map(ways) {
-        if let Some(written) = written
-            && from == Client::Pod
-        {
-            iptables::worse(written, frontend.key, port, &mut followed);
-        }
+    let ways = |frontend| read.follow(frontend, port).into_iter().map(move |way| (frontend, way));
+    for (frontend, (from, followed)) in port.frontends.iter().flat_map(ways) {
         let action = followed.action.unwrap_or(frontend.action);
         let answering = port.endpoints(action);
         // Answers that come past this node are none.
@@ -342,7 +212,8 @@ fn trace_port(
         };
         let heard: Vec<SocketAddr> = answering.iter().filter(is_heard).copied().collect();
         let sees = followed.shares.symptom(&heard);
-        let symptom = if answering.is_empty() { expected_end(action, sees, rules) } else { sees };
+        let symptom =
+            if answering.is_empty() { expected_end(action, sees, rules.refuses_all()) } else { sees };
         unread.extend(followed.unread);
         strange.extend(followed.strange);
         not_examined.extend(followed.unsure);
@@ -371,7 +242,7 @@ fn trace_port(
     strange.dedup();
     // What all Services share was told already.
     strange.retain(|(place, _)| !shared.iter().any(|fault| fault.place == *place));
-    let mut faults = rules.faults(written, port);
+    let mut faults = read.faults(port);
     // One rule is one fault: what it does to packets says more than that nobody should have written it.
     faults.retain(|fault| {
         let is_stranger = fault.difference == Difference::Extra && fault.kind == Kind::Foreign;
@@ -450,16 +321,7 @@ fn trace_port(
 /// told by `--nodeport-addresses`, or be another node.
 fn node_ports_elsewhere(rules: &Rules, port: &ExpectedPort, node: &str) -> Option<String> {
     let has_node_port = port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort);
-    let taken: Vec<IpAddr> = match rules {
-        Rules::Nftables(dump) => nftables::node_port_addresses(dump),
-        Rules::Iptables(dump) => {
-            let to_node_ports = dump.rules("nat", "KUBE-SERVICES").iter();
-            let to_node_ports = to_node_ports.filter(|rule| rule.target.as_deref() == Some("KUBE-NODEPORTS"));
-            let named = to_node_ports.filter_map(|rule| rule.destination.as_ref());
-            named.filter(|net| !net.negated).map(|net| net.value.addr()).collect()
-        }
-        Rules::Cilium(_) => Vec::new(),
-    };
+    let taken = rules.node_port_addresses();
     let is_own = |ip: &IpAddr| port.addresses.contains(ip);
     let is_elsewhere =
         has_node_port && !port.addresses.is_empty() && !taken.is_empty() && !taken.iter().any(is_own);
@@ -490,12 +352,9 @@ fn by_design(kind: RouteKind, from: Client, action: Action, node: &str) -> Optio
 
 /// A Service without endpoints should be refused, one without local endpoints dropped: that is no symptom. Cilium makes
 /// no difference between them.
-fn expected_end(action: Action, found: Symptom, rules: &Rules) -> Symptom {
-    let found = match (action, rules) {
-        (Action::Drop, Rules::Cilium(_)) => Symptom { refused_share: 0.0, ..found },
-        _ => found,
-    };
+fn expected_end(action: Action, found: Symptom, refuses_all: bool) -> Symptom {
     match action {
+        Action::Drop if refuses_all => Symptom::default(),
         Action::Refuse => Symptom { refused_share: 0.0, ..found },
         Action::Drop => Symptom { timeout_share: 0.0, ..found },
         Action::Cluster | Action::Local => found,

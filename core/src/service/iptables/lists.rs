@@ -6,6 +6,7 @@
 //! need not have all. Source: `pkg/proxy/iptables/proxier.go` `syncProxyRules`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -32,7 +33,7 @@ pub(super) const LISTS: [(&str, &str); 6] = [
 /// A dump, as it is compared.
 #[derive(Debug)]
 pub struct Written<'a> {
-    pub(super) dump: &'a Dump,
+    pub(in crate::service) dump: &'a Dump,
     pub(super) flags: Flags,
     lists: BTreeMap<(&'static str, &'static str), List<'a>>,
 }
@@ -118,6 +119,15 @@ impl<'a> List<'a> {
         }
         list
     }
+}
+
+/// The addresses that alone take node ports (`--nodeport-addresses`); empty where none is named.
+#[must_use]
+pub fn node_port_addresses(dump: &Dump) -> Vec<IpAddr> {
+    let rules = dump.rules("nat", "KUBE-SERVICES").iter();
+    let to_node_ports = rules.filter(|rule| rule.target.as_deref() == Some(NODE_PORTS));
+    let named = to_node_ports.filter_map(|rule| rule.destination.as_ref());
+    named.filter(|net| !net.negated).map(|net| net.value.addr()).collect()
 }
 
 /// Whether packets to an address of a kind come to a list before they are decided.

@@ -17,7 +17,7 @@ pub use beyond::decides_at_input;
 pub use compare::faults;
 pub use emit::{ProxyOptions, WRITTEN_BY, emit};
 pub use follow::{follow, follow_inside};
-pub use lists::Written;
+pub use lists::{Written, node_port_addresses};
 pub use shared::shared_faults;
 pub use worse::worse;
 
