@@ -71,6 +71,25 @@ impl Packet {
         }
     }
 
+    /// Whether the port that it comes from, or goes to, is in a range.
+    pub(super) fn is_of_port(&self, comes: bool, low: u16, high: u16) -> Match {
+        if comes == (self.flow == Flow::Answer) {
+            return Match::of((low..=high).contains(&self.port));
+        }
+        // The client's own: what Linux takes by itself (`net.ipv4.ip_local_port_range`), or others do (RFC 6056).
+        let (first, last) = match self.client {
+            Client::Pod | Client::Node => (32_768, 60_999),
+            Client::Outside => (1_024, u16::MAX),
+        };
+        match (low <= first && last <= high, low <= last && first <= high) {
+            (true, _) => Match::Yes,
+            (_, false) => Match::No,
+            // Of so many one that is named is none.
+            (false, true) if low == high => Match::No,
+            (false, true) => Match::Perhaps,
+        }
+    }
+
     fn is_of_endpoint(&self, net: IpNet) -> Match {
         match self.to {
             Some(address) => Match::of(net.contains(&address)),
@@ -168,6 +187,8 @@ pub(super) struct Outcomes {
     pub(super) enders: Vec<(Place, String)>,
     /// Rules with conditions that a dump cannot tell, where they decide.
     pub(super) unsure: Vec<Place>,
+    /// The last rule that may have changed its mark.
+    pub(super) remarked: Option<Place>,
 }
 
 /// What is certain of them.
@@ -271,6 +292,7 @@ impl Outcomes {
         self.refused |= next.refused;
         self.enders.extend(next.enders);
         self.unsure.extend(next.unsure);
+        self.remarked = next.remarked.or(self.remarked.take());
     }
 
     /// What nobody lets through after the first packet is never answered: a refusal ends no connection that is open, and
@@ -320,6 +342,34 @@ pub(super) fn arrive(followed: &mut Followed, mut of: impl FnMut(SocketAddr) -> 
     followed.shares.to = arrived;
 }
 
+/// What becomes of the packets after one that came through, and of the answers. Marks are set where connections are
+/// translated, so on first packets alone: `mark` is that of all others, where somebody knows it.
+pub(super) fn goes_on(
+    first: Packet,
+    mut outcomes: Outcomes,
+    mark: Option<u32>,
+    mut after: impl FnMut(&mut Packet) -> Outcomes,
+) -> (Packet, Outcomes) {
+    // One packet and one answer are all that UDP needs.
+    let flows: &[Flow] = match first.protocol {
+        Protocol::Udp => &[Flow::Answer],
+        _ => &[Flow::Later, Flow::Answer],
+    };
+    for flow in flows {
+        if !outcomes.passes() {
+            break;
+        }
+        let mut packet = Packet { flow: *flow, mark, ..first };
+        let next = after(&mut packet).unanswered();
+        let fate = next.fate();
+        outcomes.then(next);
+        if fate == Fate::Dropped {
+            return (packet, outcomes);
+        }
+    }
+    (first, outcomes)
+}
+
 /// Puts to packets what rules before translation do; false when none of them gets there.
 pub(super) fn before_translation(followed: &mut Followed, outcomes: Outcomes, packet: &Packet) -> bool {
     let (share, how) = match outcomes.fate() {
@@ -341,6 +391,17 @@ fn told(strange: &mut Vec<(Place, String)>, outcomes: Outcomes, packet: &Packet,
     if let Some((place, word)) = outcomes.enders.into_iter().next_back() {
         strange.push((place, format!("{word}: packets {} are {how}", packet.words())));
     }
+}
+
+/// What `NodeLocal DNSCache` says of its rules, in both modes (`cmd/node-cache/app` of kubernetes/dns, since 1.22).
+pub(super) const NODE_LOCAL_DNS: &str = "NodeLocal DNS Cache";
+
+/// That such a rule has packets to the address of the cluster's DNS delivered at the node itself.
+pub(super) fn at_node_local_dns(to: impl std::fmt::Display, place: &Place) -> String {
+    format!(
+        "whether {to} is answered: by {}, NodeLocal DNSCache takes its packets at the node before the proxy does, and what it answers is in no dump",
+        rule_words(place)
+    )
 }
 
 /// Tells what nobody knows.

@@ -138,3 +138,62 @@ fn who_fails_where_packets_keep_their_source() {
     );
     assert!(port(&trace, "t/node-port").addresses.iter().all(|address| address.symptom.is_none()));
 }
+
+/// With a chain of somebody else's that has one rule.
+fn with_other(table: &Value, hook: &str, priority: i64, expression: &Value) -> Value {
+    let mut table = table.clone();
+    table["nftables"].as_array_mut().expect("a list").extend([
+        json!({"table": {"family": "ip", "name": "x", "handle": 1}}),
+        json!({"chain": {"family": "ip", "table": "x", "name": "fw", "handle": 1, "type": "filter", "hook": hook,
+                         "prio": priority, "policy": "accept"}}),
+        json!({"rule": {"family": "ip", "table": "x", "chain": "fw", "handle": 2, "expr": expression}}),
+    ]);
+    table
+}
+
+/// What becomes of the proxy's mark on the way to where it is asked for.
+#[test]
+fn a_rule_of_others_that_takes_the_mark_away_is_named() {
+    let mark = || json!({"meta": {"key": "mark"}});
+    let set = |value: Value| json!({"mangle": {"key": mark(), "value": value}});
+    let eth0 = json!({"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "eth0"}});
+    let marked = json!({"match": {"op": "==", "left": {"&": [mark(), 16384]}, "right": 16384}});
+    let unmarked = json!({"match": {"op": "!=", "left": {"&": [mark(), 16384]}, "right": 16384}});
+    for (text, hairpin) in [(MAPS, None), (CHAINS, Some(out(0.5)))] {
+        let good = table(text);
+        for (name, hook, priority, expression, taken, examined) in [
+            ("cleared", "forward", -150, json!([set(json!(0))]), true, true),
+            (
+                "one bit cleared",
+                "forward",
+                -150,
+                json!([set(json!({"&": [mark(), 0xffff_bfff_u32]}))]),
+                true,
+                true,
+            ),
+            ("turned", "postrouting", 50, json!([set(json!({"^": [mark(), 16384]}))]), true, true),
+            ("cleared where it is set", "forward", 0, json!([marked, set(json!(0))]), true, true),
+            ("cleared where it is not", "forward", 0, json!([unmarked, set(json!(0))]), false, true),
+            ("another bit is set", "forward", 0, json!([set(json!({"|": [mark(), 1]}))]), false, true),
+            ("too late", "postrouting", 150, json!([set(json!(0))]), false, true),
+            ("of one interface", "forward", 0, json!([eth0, set(json!(0))]), false, false),
+            ("what nobody knows", "forward", 0, json!([set(json!({"ct": {"key": "mark"}}))]), false, false),
+        ] {
+            let trace = compare(&with_other(&good, hook, priority, &expression));
+            let node_port = port(&trace, "t/node-port");
+            let outside = node_port.addresses.iter().filter(|address| address.from == Client::Outside);
+            let symptoms: Vec<Symptom> = outside.map(|address| address.symptom).collect();
+            assert!(
+                symptoms.iter().all(|symptom| *symptom == out(f64::from(u8::from(taken)))),
+                "{name}: {symptoms:?}"
+            );
+            let faults: Vec<_> = node_port.faults().map(|fault| (fault.kind, &*fault.place.table)).collect();
+            assert_eq!(faults, if taken { vec![(Kind::Foreign, "ip x")] } else { vec![] }, "{name}");
+            assert_eq!(trace.not_examined.is_empty(), examined, "{name}: {:?}", trace.not_examined);
+            let web = port(&trace, "t/web").addresses.iter().flat_map(|address| &address.worse);
+            let mut own =
+                web.filter(|worse| worse.clients.contains("its own endpoint")).map(|worse| worse.symptom);
+            assert_eq!(own.next_back(), hairpin.filter(|_| taken), "{name}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Normal states of a node in iptables mode that look like faults, and what looks like them and is one. The rules are
 //! in the words of a real `iptables-save`.
 
+use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::ExpectedPort;
 use netlab_core::service::fault::{Fault, Kind};
 use netlab_core::service::follow::{Client, Symptom};
@@ -8,6 +9,8 @@ use netlab_core::service::iptables::dump::parse;
 use netlab_core::service::iptables::emit;
 use netlab_core::service::nftables::{Layout, dump, listing};
 use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, Status, trace};
+
+use serde_json::{Value, json};
 
 use crate::service_world::{all_kinds, options, ports};
 
@@ -74,7 +77,7 @@ fn ranges_are_networks_however_they_are_written() {
         assert_eq!(told, Some(vec!["203.0.113.0/24".to_owned()]));
     }
     for layout in [Layout::Maps, Layout::Chains] {
-        let family = netlab_core::model::service::AddressType::Ipv4;
+        let family = AddressType::Ipv4;
         let table = listing(&good, family, layout, &options()).to_string();
         let rules = Rules::Nftables(dump::parse(&table).expect("well formed"));
         for ports in [&hosts, &both] {
@@ -119,6 +122,73 @@ fn nobody_listens_at_a_node_port_that_is_not_translated() {
     assert_eq!(node_port(&drops), (Status::Broken, OUT));
     let others = none.replacen("-A INPUT ", "-A INPUT -p tcp -m tcp --dport 22 -j DROP\n-A INPUT ", 1);
     assert_eq!(node_port(&others), (Status::Broken, REFUSED));
+}
+
+/// A list of nftables with a chain of somebody else's that has one rule.
+fn listed_with(ports: &[ExpectedPort], hook: &str, priority: i64, rule: &Value) -> ServiceTrace {
+    let mut list = listing(ports, AddressType::Ipv4, Layout::Maps, &options());
+    list["nftables"].as_array_mut().expect("a list").extend([
+        json!({"table": {"family": "ip", "name": "x", "handle": 1}}),
+        json!({"chain": {"family": "ip", "table": "x", "name": "c", "handle": 1, "type": "filter", "hook": hook,
+                         "prio": priority, "policy": "accept"}}),
+        json!({"rule": rule}),
+    ]);
+    trace(&Rules::Nftables(dump::read(&list).expect("a list")), ports, "worker")
+}
+
+#[test]
+fn nobody_listens_at_a_node_port_that_no_element_translates() {
+    let ports = ports(&all_kinds());
+    let list = listing(&ports, AddressType::Ipv4, Layout::Maps, &options());
+    let dport = |right: Value| json!({"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": right}});
+    for (name, expression, symptom) in [
+        ("nothing else", json!([]), REFUSED),
+        ("a firewall", json!([dport(json!({"range": [30000, 32767]})), {"drop": null}]), OUT),
+        ("another's port", json!([dport(json!(22)), {"drop": null}]), REFUSED),
+    ] {
+        let mut list = list.clone();
+        for item in list["nftables"].as_array_mut().expect("a list") {
+            if item["map"]["name"] == "service-nodeports" {
+                let elements = item["map"]["elem"].as_array_mut().expect("elements");
+                elements.retain(|element| !element.to_string().contains("30080"));
+            }
+        }
+        list["nftables"].as_array_mut().expect("a list").extend([
+            json!({"table": {"family": "inet", "name": "x", "handle": 1}}),
+            json!({"chain": {"family": "inet", "table": "x", "name": "c", "handle": 1, "type": "filter", "hook": "input",
+                             "prio": 0, "policy": "accept"}}),
+            json!({"rule": {"family": "inet", "table": "x", "chain": "c", "handle": 2, "expr": expression}}),
+        ]);
+        let trace = trace(&Rules::Nftables(dump::read(&list).expect("a list")), &ports, "worker");
+        let port = of(&trace, "t/outside");
+        let address = port.addresses.iter().find(|address| address.address.starts_with("node port"));
+        assert_eq!((port.status, address.expect("a node port").symptom), (Status::Broken, symptom), "{name}");
+    }
+}
+
+#[test]
+fn node_local_dns_is_told_in_nftables_mode_too() {
+    let ports = ports(&(all_kinds() + DNS));
+    let field = |protocol: &str, field: &str, right: Value| json!({"match": {"op": "==", "left": {"payload": {"protocol": protocol, "field": field}}, "right": right}});
+    let own = json!({"set": ["10.96.0.10", "169.254.20.10"]});
+    for (to, comment, is_own) in [
+        (own, None, true),
+        (json!("10.96.0.10"), Some("NodeLocal DNS Cache: skip conntrack"), true),
+        (json!("10.96.0.10"), None, false),
+    ] {
+        let expression =
+            json!([field("ip", "daddr", to), field("udp", "dport", json!(53)), {"notrack": null}]);
+        let mut rule = json!({"family": "ip", "table": "x", "chain": "c", "handle": 2, "expr": expression});
+        if let Some(comment) = comment {
+            rule["comment"] = json!(comment);
+        }
+        let trace = listed_with(&ports, "prerouting", -300, &rule);
+        let port = of(&trace, "kube-system/kube-dns");
+        let expected = if is_own { (Status::Ok, NONE) } else { (Status::Broken, OUT) };
+        assert_eq!((port.status, of_pods(port)), expected, "{rule}");
+        let told = |line: &String| line.contains("10.96.0.10:53") && line.contains("NodeLocal DNSCache");
+        assert_eq!(trace.not_examined.iter().any(told), is_own, "{:?}", trace.not_examined);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::service_world::cluster;
 
 const WORLD: &str = include_str!("../kube-proxy/world.yaml");
-const OUT: Symptom = Symptom { timeout_share: 1.0, refused_share: 0.0 };
+const REFUSED: Symptom = Symptom { timeout_share: 0.0, refused_share: 1.0 };
 
 /// The tables, with the family, the words of that family and an address of the node.
 fn tables() -> Vec<(&'static str, Value)> {
@@ -129,7 +129,11 @@ fn node_ports_at_no_address_of_the_node_are_found() {
             let found: Vec<_> =
                 port.faults().map(|fault| (fault.difference, fault.kind, fault.object.as_str())).collect();
             assert_eq!(found, [(Difference::Missing, Kind::Frontend, object)], "{family} {addresses:?}");
-            assert_eq!((port.symptom, port.failing.as_deref()), (OUT, Some("node port 30080")), "{family}");
+            assert_eq!(
+                (port.symptom, port.failing.as_deref()),
+                (REFUSED, Some("node port 30080")),
+                "{family}"
+            );
             assert_eq!(of(&trace, "t/web").status, Status::Ok, "{family}");
         }
     }

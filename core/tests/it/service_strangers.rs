@@ -188,6 +188,8 @@ fn with_foreign(listing: &Value, kind: &str, priority: i64, policy: &str, expres
 fn strangers_in_the_table_of_nftables_mode() {
     let ports = ports(HALF_BROKEN);
     let to = json!({"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}}, "right": VIP}});
+    let to_any = |right: Value| json!({"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}}, "right": right}});
+    let (among, named) = (to_any(json!({"set": ["192.0.2.1", VIP]})), to_any(json!("@some")));
     let from = json!({"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}},
                                 "right": {"prefix": {"addr": "10.9.0.0", "len": 16}}}});
     let eth9 = json!({"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "eth9"}});
@@ -301,6 +303,22 @@ fn strangers_in_the_table_of_nftables_mode() {
                 "not tracked",
                 with_foreign(&good, "filter", -300, "accept", &json!([to, verdict("notrack")])),
                 // The proxy asks for new connections where it refuses, and this is none.
+                OUT,
+            ),
+            (
+                "not tracked, among others",
+                with_foreign(&good, "filter", -300, "accept", &json!([among, verdict("notrack")])),
+                OUT,
+            ),
+            (
+                "not tracked, by a set",
+                {
+                    let mut rules =
+                        with_foreign(&good, "filter", -300, "accept", &json!([named, verdict("notrack")]));
+                    rules["nftables"].as_array_mut().expect("a list").push(json!({"set": {"family": "ip",
+                        "table": "x", "name": "some", "type": "ipv4_addr", "handle": 9, "elem": ["192.0.2.1", VIP]}}));
+                    rules
+                },
                 OUT,
             ),
             (

@@ -221,9 +221,7 @@ pub(super) fn mark(written: &str) -> Option<(u32, u32)> {
 pub(super) fn takes(rule: &Rule, packet: &Packet) -> Match {
     let states = |states: &Not<String>| Match::of(packet.is_in(states.value.split(',')) != states.negated);
     let mut all = rule.protocol.map_or(Match::Yes, |protocol| Match::of(protocol == packet.protocol));
-    // Answers go to whatever port the client has chosen: of so many one that is named is none.
-    let to_port = |port: u16| Match::of(port == packet.port && packet.flow != Flow::Answer);
-    all = all.and(rule.destination_port.map_or(Match::Yes, to_port));
+    all = all.and(rule.destination_port.map_or(Match::Yes, |port| packet.is_of_port(false, port, port)));
     all = all.and(rule.states.as_ref().map_or(Match::Yes, states));
     all = all.and(Match::of(!rule.from_node || packet.is_of_node(true)));
     all = all.and(Match::of(!rule.to_node || packet.is_of_node(false)));
@@ -261,8 +259,9 @@ pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
                 if value() == "LOCAL" { Match::of(is) } else { Match::Perhaps }
             }
             "-p" => Match::of(value() == packet.protocol.lower()),
-            "--dport" | "--dports" if packet.flow != Flow::Answer => ports(value(), packet.port),
-            "--sport" | "--sports" if packet.flow == Flow::Answer => ports(value(), packet.port),
+            "--dport" | "--dports" | "--sport" | "--sports" => {
+                ports(value(), packet, word.starts_with("--sport"))
+            }
             // As it prints `--syn`: of TCP the first packet alone has that flag alone.
             "--tcp-flags" => match (value(), value()) {
                 ("FIN,SYN,RST,ACK", "SYN") => {
@@ -287,13 +286,17 @@ pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
 }
 
 /// `80`, `80:90` or several of them with commas.
-fn ports(written: &str, port: u16) -> Match {
-    let mut all = Some(false);
+fn ports(written: &str, packet: &Packet, comes: bool) -> Match {
+    let mut all = Match::No;
     for part in written.split(',') {
         let (low, high) = part.split_once(':').unwrap_or((part, part));
         let number = |text: &str, none: u16| if text.is_empty() { Some(none) } else { text.parse().ok() };
-        let is = number(low, 0).zip(number(high, u16::MAX)).map(|(low, high)| (low..=high).contains(&port));
-        all = all.zip(is).map(|(all, is)| all || is);
+        let range = number(low, 0).zip(number(high, u16::MAX));
+        match range.map_or(Match::Perhaps, |(low, high)| packet.is_of_port(comes, low, high)) {
+            Match::Yes => return Match::Yes,
+            Match::Perhaps => all = Match::Perhaps,
+            Match::No => {}
+        }
     }
-    all.map_or(Match::Perhaps, Match::of)
+    all
 }

@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
 use super::{beyond, foreign, masquerade};
-use crate::model::port::Protocol;
 use crate::service::expected::FrontendKey;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Fate, Flow, Match, Outcomes, Packet, arrive, before_translation};
+use crate::service::passage::{Flow, Match, Packet, arrive, before_translation, goes_on};
 
 /// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
 #[must_use]
@@ -146,29 +145,6 @@ impl Way<'_> {
         beyond::is_dropped_at_input(self.dump, packet)
     }
 
-    /// What becomes of the packets after one that came through, and of the answers. Marks are set where connections are
-    /// translated, so on first packets alone.
-    fn goes_on(self, first: Packet, mut outcomes: Outcomes, others: bool) -> (Packet, Outcomes) {
-        // One packet and one answer are all that UDP needs.
-        let flows: &[Flow] = match self.to.protocol {
-            Protocol::Udp => &[Flow::Answer],
-            _ => &[Flow::Later, Flow::Answer],
-        };
-        for flow in flows {
-            if !outcomes.passes() {
-                break;
-            }
-            let mut packet = Packet { flow: *flow, mark: (!others).then_some(0), ..first };
-            let after = beyond::after(self.dump, &mut packet).unanswered();
-            let fate = after.fate();
-            outcomes.then(after);
-            if fate == Fate::Dropped {
-                return (packet, outcomes);
-            }
-        }
-        (first, outcomes)
-    }
-
     /// What the chains after translation do.
     fn arrived(self, entered: Entered, on_host: &[SocketAddr]) -> Followed {
         let Entered { mut followed, left, marked, others } = entered;
@@ -195,7 +171,7 @@ impl Way<'_> {
                 )),
                 _ => {}
             }
-            if outcomes.passes() { self.goes_on(packet, outcomes, others) } else { (packet, outcomes) }
+            goes_on(packet, outcomes, (!others).then_some(0), |packet| beyond::after(self.dump, packet))
         });
         followed.keep_source = keep_source;
         followed.unsure.extend(perhaps);

@@ -15,7 +15,7 @@ use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
 use crate::service::follow::{Client, DEEPEST};
-use crate::service::passage::{Flow, Match, Packet};
+use crate::service::passage::{Flow, Match, NODE_LOCAL_DNS, Packet, at_node_local_dns};
 
 /// Such a rule.
 pub(super) struct Found<'a> {
@@ -107,10 +107,9 @@ fn in_chain<'a>(
         }
         match takes(rule, to, client) {
             Takes::No => {}
-            Takes::Yes if is_node_local_dns(rule) => doubts.unsure.push(format!(
-                "whether {to} is answered: by {table} {chain}, rule {}, NodeLocal DNSCache takes its packets at the node before the proxy does, and what it answers is in no dump",
-                rule.position
-            )),
+            Takes::Yes if is_node_local_dns(rule) => {
+                doubts.unsure.push(at_node_local_dns(to, &place(table, chain, rule)));
+            }
             Takes::Unnamed if own.is_some() || matches!(target, "ACCEPT" | "RETURN") || table != "nat" => {}
             Takes::Unnamed => doubts.unsure.push(format!(
                 "whether {target} of {table} {chain}, rule {}, takes packets to {to}: it asks for that port at any address, and for more that no dump tells",
@@ -151,7 +150,7 @@ fn is_untracked(rule: &Rule) -> bool {
 fn is_node_local_dns(rule: &Rule) -> bool {
     is_untracked(rule)
         && rule.destination_port == Some(53)
-        && rule.comment.as_deref().is_some_and(|words| words.starts_with("NodeLocal DNS Cache"))
+        && rule.comment.as_deref().is_some_and(|words| words.starts_with(NODE_LOCAL_DNS))
 }
 
 enum Takes {

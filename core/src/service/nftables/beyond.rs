@@ -16,7 +16,10 @@ use super::emit::TABLE;
 use super::foreign::OURS;
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST};
-use crate::service::passage::{Fate, Match, Outcomes, Packet};
+use crate::service::passage::{Flow, Match, Outcomes, Packet};
+
+/// The priority of the proxy's masquerading (`srcnat`).
+const SOURCES: i64 = 100;
 
 /// All tables of others that see a family's packets.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,7 +132,7 @@ impl Others {
     pub(super) fn masquerades(&self, packet: Packet) -> Match {
         let mut is = Match::No;
         for (table, chains) in &self.tables {
-            let walk = Walk { others: self, table, packet, is_answer: false };
+            let walk = Walk { others: self, table, packet, remarked: None };
             let of_hook = |chain: &&Chain| chain.base.as_ref().is_some_and(|base| base.hook == "postrouting");
             for chain in chains.values().filter(of_hook) {
                 match walk.masquerades(&chain.rules, 0) {
@@ -144,56 +147,60 @@ impl Others {
 
     /// What they do after it.
     pub(super) fn after(&self, packet: &mut Packet) -> Outcomes {
-        let hooks: &[(&str, bool)] = match (packet.client, packet.to_node) {
-            (Client::Node, true) => &[("output", true), ("postrouting", true), ("input", true)],
-            (Client::Node, false) => &[("output", true), ("postrouting", true)],
-            (_, true) => &[("prerouting", true), ("input", true)],
-            (_, false) => &[("prerouting", true), ("forward", true), ("postrouting", true)],
-        };
-        let first = *packet;
-        let mut whole = self.through(packet, hooks);
-        if whole.passes() {
-            let answers = self.answers(first);
-            // What may become of them is not certain: only what is counts.
-            if matches!(answers.fate(), Fate::Dropped | Fate::Refused) {
-                // Nobody who asked hears of a refusal.
-                let enders =
-                    answers.enders.into_iter().map(|(place, word)| (place, format!("{word} of answers")));
-                whole.then(Outcomes { refused: false, dropped: true, enders: enders.collect(), ..answers });
+        let hooks: &[(&str, bool)] = match (packet.client, packet.to_node, packet.flow) {
+            (Client::Node, true, _) => {
+                &[("output", true), ("postrouting", false), ("postrouting", true), ("input", true)]
             }
-        }
-        whole
+            (Client::Node, false, Flow::Answer) => {
+                &[("prerouting", false), ("prerouting", true), ("input", true)]
+            }
+            (Client::Node, false, _) => &[("output", true), ("postrouting", false), ("postrouting", true)],
+            (_, true, Flow::Answer) => {
+                &[("output", false), ("output", true), ("postrouting", false), ("postrouting", true)]
+            }
+            (_, true, _) => &[("prerouting", true), ("input", true)],
+            (_, false, Flow::Answer) => &[
+                ("prerouting", false),
+                ("prerouting", true),
+                ("forward", true),
+                ("postrouting", false),
+                ("postrouting", true),
+            ],
+            (_, false, _) => {
+                &[("prerouting", true), ("forward", true), ("postrouting", false), ("postrouting", true)]
+            }
+        };
+        self.through(packet, hooks)
     }
 
-    /// What they do with an endpoint's answers.
-    fn answers(&self, first: Packet) -> Outcomes {
-        let hooks: &[&str] = match (first.client, first.to_node) {
-            (Client::Node, true) => &[],
-            (Client::Node, false) => &["prerouting", "input"],
-            (_, true) => &["output", "postrouting"],
-            (_, false) => &["prerouting", "forward", "postrouting"],
-        };
-        let hooks = hooks.iter().flat_map(|hook| {
-            let both = if matches!(*hook, "prerouting" | "output") { &[false, true][..] } else { &[true] };
-            both.iter().map(|after| (*hook, *after))
-        });
-        let mut packet = Packet { mark: None, ..first };
-        self.walked(&mut packet, &hooks.collect::<Vec<_>>(), true)
+    /// The mark of one that was translated when masquerading asks for it; `None` where nobody knows. And the rule that may
+    /// have changed it.
+    pub(super) fn mark(&self, mut packet: Packet) -> (Option<u32>, Option<Place>) {
+        let hooks = [("prerouting", true), ("forward", true), ("postrouting", false)];
+        let outcomes = self.through(&mut packet, &hooks);
+        (packet.mark, outcomes.remarked)
+    }
+
+    /// What they do with one that nobody translated and that is to the node itself.
+    pub(super) fn delivered(&self, packet: &mut Packet) -> Outcomes {
+        let first = if packet.client == Client::Node { "output" } else { "prerouting" };
+        self.through(packet, &[(first, true), ("input", true)])
     }
 
     fn through(&self, packet: &mut Packet, hooks: &[(&str, bool)]) -> Outcomes {
-        self.walked(packet, hooks, false)
-    }
-
-    fn walked(&self, packet: &mut Packet, hooks: &[(&str, bool)], is_answer: bool) -> Outcomes {
         let mut whole = Outcomes::undecided();
         for (hook, after) in hooks {
-            let translates = matches!(*hook, "prerouting" | "output");
+            // Where destinations, and at the end sources, are translated.
+            let translation = match *hook {
+                "prerouting" | "output" => Some(OURS),
+                "postrouting" => Some(SOURCES),
+                _ => None,
+            };
             let mut base: Vec<(i64, &String, &String, &Chain)> = Vec::new();
             for (table, chains) in &self.tables {
                 for (name, chain) in chains {
                     if let Some(of) = chain.base.as_ref().filter(|base| base.hook == *hook)
-                        && (!translates || (of.priority > OURS) == *after)
+                        && translation.is_none_or(|priority| (of.priority > priority) == *after)
                     {
                         base.push((of.priority, table, name, chain));
                     }
@@ -204,12 +211,13 @@ impl Others {
                 if !whole.passes() {
                     return whole;
                 }
-                let mut walk = Walk { others: self, table, packet: *packet, is_answer };
+                let mut walk = Walk { others: self, table, packet: *packet, remarked: None };
                 let mut out = walk.rules(name, &chain.rules, 0);
                 if chain.base.as_ref().is_some_and(|base| base.drops_rest) {
                     out.end_by_policy(Place::within(table, name), "policy drop");
                 }
                 packet.mark = walk.packet.mark;
+                out.remarked = walk.remarked;
                 whole.then(out);
             }
         }
@@ -221,8 +229,8 @@ struct Walk<'a> {
     others: &'a Others,
     table: &'a str,
     packet: Packet,
-    /// Whether it is not the first packet, but the answer to it.
-    is_answer: bool,
+    /// The last rule that may have changed its mark.
+    remarked: Option<Place>,
 }
 
 impl Walk<'_> {
@@ -276,13 +284,9 @@ impl Walk<'_> {
                 };
                 match word.as_str() {
                     "match" => takes = takes.and(self.condition(body)),
+                    "mangle" if takes != Match::No => self.mark(body, takes, &place),
                     "counter" | "comment" | "log" | "notrack" | "flow" | "secmark" | "ct helper"
-                    | "ct timeout" | "ct expectation" | "set" | "map" | "dup" | "last" => {}
-                    "mangle" => {
-                        if takes != Match::No && body.to_string().contains("\"mark\"") {
-                            self.packet.mark = None;
-                        }
-                    }
+                    | "ct timeout" | "ct expectation" | "set" | "map" | "dup" | "last" | "mangle" => {}
                     "vmap" => {
                         let verdicts = self.verdicts(body);
                         let certain = matches!(&*verdicts, [(Match::Yes, _)]);
@@ -316,6 +320,19 @@ impl Walk<'_> {
             }
         }
         out
+    }
+
+    /// Sets the mark, where it is the packet's that is set; a rule that only may be asked leaves it unknown.
+    fn mark(&mut self, body: &Value, takes: Match, place: &Place) {
+        if !body.get("key").is_some_and(is_mark) {
+            return;
+        }
+        let written = body.get("value").and_then(|value| marking(value, self.packet.mark));
+        if written.is_some() && written == self.packet.mark {
+            return;
+        }
+        self.packet.mark = written.filter(|_| takes == Match::Yes);
+        self.remarked = Some(place.clone());
     }
 
     /// Adds what a verdict does; true when the rest of the chain is not asked any more, or was asked already.
@@ -409,10 +426,13 @@ impl Walk<'_> {
         let value = value.get("elem").and_then(|element| element.get("val")).unwrap_or(value);
         let key = |of: &str, key: &str| field.get(of).and_then(|of| of.get(key)).and_then(Value::as_str);
         let packet = &self.packet;
-        if self.is_answer
-            && let Some(is) = self.of_answer(field, value)
-        {
-            return is;
+        let is_answer = packet.flow == Flow::Answer;
+        let operands = field.as_object().and_then(|field| field.values().next()?.as_array());
+        if is_mark(field) || operands.and_then(|operands| operands.first()).is_some_and(is_mark) {
+            return match (marking(field, packet.mark), value.as_u64()) {
+                (Some(found), Some(wanted)) => Match::of(u64::from(found) == wanted),
+                _ => Match::Perhaps,
+            };
         }
         if let Some(name) = key("payload", "field") {
             let of = key("payload", "protocol").unwrap_or_default();
@@ -422,9 +442,9 @@ impl Walk<'_> {
                 _ => Match::Yes,
             };
             return match name {
-                "daddr" => self.net(value, |net| packet.is_to(net), packet.to),
-                "saddr" => self.net(value, |net| packet.is_from(net), None),
-                "dport" => is_its(of).and(in_range(value, u64::from(packet.port))),
+                "daddr" => self.net(value, |net| packet.is_to(net), packet.to.filter(|_| !is_answer)),
+                "saddr" => self.net(value, |net| packet.is_from(net), packet.to.filter(|_| is_answer)),
+                "dport" | "sport" => is_its(of).and(of_port(value, packet, name == "sport")),
                 "protocol" | "nexthdr" => protocol(value, packet),
                 _ => is_its(of).and(Match::Perhaps),
             };
@@ -436,18 +456,14 @@ impl Walk<'_> {
                 "protocol" => Match::of(value.as_str() == Some(if self.is_v6() { "ip6" } else { "ip" })),
                 "iifname" | "iif" => packet.by_interface(value.as_str().unwrap_or("?"), true),
                 "oifname" | "oif" => packet.by_interface(value.as_str().unwrap_or("?"), false),
-                "mark" => {
-                    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-                    number.map_or(Match::Perhaps, |number| packet.is_marked(number, u32::MAX))
-                }
                 _ => Match::Perhaps,
             };
         }
         if let Some(name) = key("ct", "key") {
             return match (name, value.as_str()) {
-                ("state", Some(state)) => Match::of(state == "new"),
+                ("state", Some(state)) => Match::of(packet.is_in([state].iter())),
                 ("status", Some("dnat")) => Match::of(packet.translated),
-                ("direction", Some(way)) => Match::of(way == "original"),
+                ("direction", Some(way)) => Match::of((way == "reply") == is_answer),
                 _ => Match::Perhaps,
             };
         }
@@ -456,34 +472,13 @@ impl Walk<'_> {
             let is_type = fib.get("result").and_then(Value::as_str) == Some("type");
             return match (is_type, value.as_str()) {
                 (true, Some(kind)) if flags.contains("daddr") => {
-                    Match::of((kind == "local") == packet.to_node)
+                    Match::of((kind == "local") == packet.is_of_node(false))
                 }
-                (true, Some("local")) if flags.contains("saddr") => Match::of(packet.client == Client::Node),
+                (true, Some("local")) if flags.contains("saddr") => Match::of(packet.is_of_node(true)),
                 _ => Match::Perhaps,
             };
         }
         Match::Perhaps
-    }
-
-    /// Whether an answer has a value in a field, where that is another than of the first packet.
-    fn of_answer(&self, field: &Value, value: &Value) -> Option<Match> {
-        let packet = &self.packet;
-        let key = |of: &str, key: &str| field.get(of)?.get(key)?.as_str();
-        Some(match (key("payload", "field"), key("meta", "key"), key("ct", "key")) {
-            (Some("saddr"), ..) => self.net(value, |net| packet.is_to(net), packet.to),
-            (Some("daddr"), ..) => self.net(value, |net| packet.is_from(net), None),
-            (Some("sport"), ..) => in_range(value, u64::from(packet.port)),
-            // The client's own, whichever that is.
-            (Some("dport"), ..) => Match::Perhaps,
-            (_, Some("iifname" | "iif" | "oifname" | "oif"), _) => match value.as_str() {
-                Some("lo") => Match::No,
-                _ => Match::Perhaps,
-            },
-            (.., Some("state")) => Match::of(value.as_str() == Some("established")),
-            (.., Some("direction")) => Match::of(value.as_str() == Some("reply")),
-            _ if field.get("fib").is_some() => Match::Perhaps,
-            _ => return None,
-        })
     }
 
     fn is_v6(&self) -> bool {
@@ -519,6 +514,29 @@ impl Walk<'_> {
     }
 }
 
+fn is_mark(value: &Value) -> bool {
+    value.get("meta").and_then(|meta| meta.get("key")).and_then(Value::as_str) == Some("mark")
+}
+
+/// What is written to the mark; `None` where that depends on more than the mark.
+fn marking(value: &Value, mark: Option<u32>) -> Option<u32> {
+    if is_mark(value) {
+        return mark;
+    }
+    if let Some(number) = value.as_u64() {
+        return u32::try_from(number).ok();
+    }
+    let (operator, operands) = value.as_object()?.iter().next()?;
+    let [left, right] = operands.as_array()?.as_slice() else { return None };
+    let (left, right) = (marking(left, mark)?, marking(right, mark)?);
+    match operator.as_str() {
+        "&" => Some(left & right),
+        "|" => Some(left | right),
+        "^" => Some(left ^ right),
+        _ => None,
+    }
+}
+
 fn protocol(value: &Value, packet: &Packet) -> Match {
     match (value.as_str(), value.as_u64()) {
         (Some(name), _) => Match::of(name == packet.protocol.lower()),
@@ -527,15 +545,11 @@ fn protocol(value: &Value, packet: &Packet) -> Match {
     }
 }
 
-fn in_range(value: &Value, number: u64) -> Match {
-    if let Some(written) = value.as_u64() {
-        return Match::of(written == number);
-    }
-    match value.get("range").and_then(Value::as_array).map(Vec::as_slice) {
-        Some([low, high]) => match (low.as_u64(), high.as_u64()) {
-            (Some(low), Some(high)) => Match::of((low..=high).contains(&number)),
-            _ => Match::Perhaps,
-        },
-        _ => Match::Perhaps,
-    }
+fn of_port(value: &Value, packet: &Packet, comes: bool) -> Match {
+    let number = |value: &Value| value.as_u64().and_then(|number| u16::try_from(number).ok());
+    let range = match value.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([low, high]) => number(low).zip(number(high)),
+        _ => number(value).map(|port| (port, port)),
+    };
+    range.map_or(Match::Perhaps, |(low, high)| packet.is_of_port(comes, low, high))
 }

@@ -15,7 +15,7 @@ use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop, Worse};
-use crate::service::passage::{Flow, Match, Packet, arrive, before_translation};
+use crate::service::passage::{Flow, Match, Packet, arrive, at_node_local_dns, before_translation, goes_on};
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
 #[must_use]
@@ -36,6 +36,10 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
     for rule in dump.foreign.iter().filter(|rule| rule.hook == hook && rule.takes(to)) {
         if !rule.is_whole {
             followed.unread.push(rule.place());
+            continue;
+        }
+        if rule.is_node_local_dns() {
+            followed.unsure.push(at_node_local_dns(to, &rule.place()));
             continue;
         }
         match rule.does {
@@ -72,7 +76,11 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
         // What is not translated goes on to the chains that refuse, and else to an address that nobody has.
         let next = if to.address.is_none() { "input" } else { "forward" };
         let on = walk.after(next, left, &mut followed);
-        followed.shares.silent += on;
+        if to.address.is_some() {
+            followed.shares.silent += on;
+        } else {
+            meet_the_node(dump, packet, on, &mut followed);
+        }
     }
     if !dump.is_as_written {
         walk.arrived(&mut followed, port);
@@ -89,7 +97,7 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
                 ..packet
             };
             let outcomes = dump.others.after(&mut packet);
-            (packet, outcomes)
+            goes_on(packet, outcomes, None, |packet| dump.others.after(packet))
         });
     }
     // Others may have marked them, too.
@@ -97,6 +105,21 @@ pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort)
         walk.leave(&mut followed, port, packet);
     }
     followed
+}
+
+/// What of a share of untranslated packets to the node itself is refused: nobody listens there, so its own stack refuses
+/// all that no rule takes before.
+fn meet_the_node(dump: &Dump, packet: Packet, share: f64, followed: &mut Followed) {
+    let mut here = Packet { to_node: true, ..packet };
+    let mut met = Followed::default();
+    let outcomes = dump.others.delivered(&mut here);
+    if before_translation(&mut met, outcomes, &here) {
+        met.shares.refused = 1.0;
+    }
+    followed.shares.silent += share * met.shares.silent;
+    followed.shares.refused += share * met.shares.refused;
+    followed.strange.extend(met.strange);
+    followed.unsure.extend(met.unsure);
 }
 
 pub(super) fn map_of(to: FrontendKey) -> &'static str {
@@ -251,12 +274,7 @@ impl<'a> Walk<'a> {
                 // Those of the node answer through it in any case.
                 for to in pods.into_iter().filter(|to| !port.on_node.contains(to)) {
                     let packet = Packet { to: Some(to.ip()), port: to.port(), translated: true, ..packet };
-                    let is = if leaving::is_masqueraded(self.dump, leaving(to)) {
-                        Match::Yes
-                    } else {
-                        self.dump.others.masquerades(packet)
-                    };
-                    match is {
+                    match self.leaves(leaving(to), packet, followed) {
                         Match::Yes => {}
                         Match::No => drop(followed.keep_source.insert(to)),
                         Match::Perhaps => followed.unsure.push(format!(
@@ -266,17 +284,44 @@ impl<'a> Walk<'a> {
                 }
             }
             Client::Pod => {
-                let itself = |to: &SocketAddr| {
-                    let own = self.own_marks.borrow().get(to).copied().unwrap_or_default();
-                    let packet = Leaving { mark: mark | own, from: Some(to.ip()), ..leaving(*to) };
-                    !leaving::is_masqueraded(self.dump, packet)
-                };
-                let alone: Vec<SocketAddr> =
-                    pods.into_iter().filter(|to| port.on_node.contains(to) && itself(to)).collect();
+                let mut alone: Vec<SocketAddr> = Vec::new();
+                for to in pods.into_iter().filter(|to| port.on_node.contains(to)) {
+                    let own = self.own_marks.borrow().get(&to).copied().unwrap_or_default();
+                    let itself = Leaving { mark: mark | own, from: Some(to.ip()), ..leaving(to) };
+                    let packet = Packet { to: Some(to.ip()), port: to.port(), translated: true, ..packet };
+                    match self.leaves(itself, packet, followed) {
+                        Match::Yes => {}
+                        Match::No => alone.push(to),
+                        Match::Perhaps => followed.unsure.push(format!(
+                            "whether packets from {to} to itself get an address of the node, so that answers find their way back: rules of others depend on what no dump tells"
+                        )),
+                    }
+                }
                 followed.worse.extend(Worse::to_themselves(&alone, &followed.shares));
                 followed.worse.extend(self.strangers(port, packet));
             }
             Client::Node => {}
+        }
+    }
+
+    /// Whether what leaves gets an address of the node. A rule of others that takes the proxy's mark away is told.
+    fn leaves(&self, leaving: Leaving, packet: Packet, followed: &mut Followed) -> Match {
+        let others = &self.dump.others;
+        let (mark, by) = others.mark(Packet { mark: u32::try_from(leaving.mark).ok(), ..packet });
+        let by_others = others.masquerades(Packet { mark, ..packet });
+        let with = |mark: u32| leaving::is_masqueraded(self.dump, Leaving { mark: mark.into(), ..leaving });
+        match mark.map(with) {
+            _ if by_others == Match::Yes => Match::Yes,
+            Some(true) => Match::Yes,
+            None => Match::Perhaps,
+            Some(false) => {
+                let is_taken = by_others == Match::No && leaving::is_masqueraded(self.dump, leaving);
+                if let Some(place) = by.filter(|_| is_taken) {
+                    let what = "mark: packets lose that of the proxy, and keep their source".to_owned();
+                    followed.strange.push((place, what));
+                }
+                by_others
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! chain of the hook before translation, at a priority below the proxy's -100 (below tracking's -200 to take that off).
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::model::port::Protocol;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
+use crate::service::passage::NODE_LOCAL_DNS;
 
 /// The priority of the proxy's own translation (`dstnat`).
 pub(super) const OURS: i64 = -100;
@@ -46,7 +47,7 @@ pub struct Rule {
     /// As `nft -a` shows it.
     pub handle: Option<u64>,
     /// Whose packets it takes: all, when it names none.
-    pub destination: Option<IpNet>,
+    pub destinations: Vec<IpNet>,
     /// Only this protocol's.
     pub protocol: Option<Protocol>,
     /// Only this port's.
@@ -55,15 +56,25 @@ pub struct Rule {
     pub does: Does,
     /// Whether all of its conditions are understood.
     pub is_whole: bool,
+    /// Whether it says that it is the rule of `NodeLocal DNSCache`.
+    pub is_its_own: bool,
 }
 
 impl Rule {
     /// Whether it takes packets to an address of a Service.
     #[must_use]
     pub fn takes(&self, to: FrontendKey) -> bool {
-        self.destination.is_none_or(|net| to.address.is_some_and(|address| net.contains(&address)))
+        let is_its = |net: &IpNet| to.address.is_some_and(|address| net.contains(&address));
+        (self.destinations.is_empty() || self.destinations.iter().any(is_its))
             && self.protocol.is_none_or(|protocol| protocol == to.protocol)
             && self.port.is_none_or(|port| port == to.port)
+    }
+
+    /// Whether it is that of `NodeLocal DNSCache`, which has the address of the cluster's DNS at the node, too.
+    pub(super) fn is_node_local_dns(&self) -> bool {
+        let own = IpAddr::V4(Ipv4Addr::new(169, 254, 20, 10));
+        let is_its = self.is_its_own || self.destinations.iter().any(|net| net.addr() == own);
+        self.does == Does::Untrack && self.port == Some(53) && is_its
     }
 
     pub(super) fn place(&self) -> Place {
@@ -91,6 +102,11 @@ pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, bool) {
             base.insert((of, table, name), (priority, hook));
         }
     }
+    let named = items.iter().filter_map(|item| item.get("set")).filter_map(|set| {
+        let ((of, table), name) = (mine(set)?, text(set, "name")?);
+        Some(((format!("{of} {table}"), name), set.get("elem")?.as_array()?.as_slice()))
+    });
+    let sets: Sets<'_> = named.collect();
     let mut rules: Vec<(i64, Rule)> = items
         .iter()
         .filter_map(|item| item.get("rule"))
@@ -101,7 +117,7 @@ pub(super) fn read(items: &[Value], family: &str) -> (Vec<Rule>, bool) {
             let (of, table, chain) = place;
             let handle = rule.get("handle").and_then(Value::as_u64);
             let place = Place { handle, ..Place::within(&format!("{of} {table}"), &chain) };
-            let rule = understood(rule, place, hook)?;
+            let rule = understood(rule, place, hook, &sets)?;
             (rule.does != Does::Untrack || priority < TRACKING).then_some((priority, rule))
         })
         .collect();
@@ -119,23 +135,30 @@ fn target(body: &Value) -> Option<Does> {
     }
 }
 
-fn understood(rule: &Value, place: Place, hook: String) -> Option<Rule> {
+/// Elements of named sets, by `family name` of the table and name.
+type Sets<'a> = BTreeMap<(String, String), &'a [Value]>;
+
+fn understood(rule: &Value, place: Place, hook: String, sets: &Sets<'_>) -> Option<Rule> {
     let mut found = Rule {
         table: place.table,
         chain: place.chain,
         hook,
         handle: place.handle,
-        destination: None,
+        destinations: Vec::new(),
         protocol: None,
         port: None,
         does: Does::Drop,
         is_whole: true,
+        is_its_own: rule
+            .get("comment")
+            .and_then(Value::as_str)
+            .is_some_and(|words| words.starts_with(NODE_LOCAL_DNS)),
     };
     for statement in rule.get("expr")?.as_array()? {
         let (word, body) = statement.as_object()?.iter().next()?;
         found.does = match word.as_str() {
             "match" => {
-                found.is_whole &= condition(&mut found, body).is_some();
+                found.is_whole &= condition(&mut found, body, sets).is_some();
                 continue;
             }
             "counter" | "comment" | "log" => continue,
@@ -153,13 +176,13 @@ fn understood(rule: &Value, place: Place, hook: String) -> Option<Rule> {
             _ => return None,
         };
         // Of those with more conditions only what names the address is told.
-        return (found.is_whole || found.destination.is_some()).then_some(found);
+        return (found.is_whole || !found.destinations.is_empty()).then_some(found);
     }
     None
 }
 
 /// Reads a condition; `None` when it is not one that is known.
-fn condition(rule: &mut Rule, body: &Value) -> Option<()> {
+fn condition(rule: &mut Rule, body: &Value, sets: &Sets<'_>) -> Option<()> {
     let known = |name: &str| Protocol::ALL.into_iter().find(|known| known.lower() == name);
     let (left, right) = (body.get("left")?, body.get("right")?);
     if body.get("op").and_then(Value::as_str) != Some("==") {
@@ -171,7 +194,13 @@ fn condition(rule: &mut Rule, body: &Value) -> Option<()> {
     }
     let payload = left.get("payload")?;
     match payload.get("field")?.as_str()? {
-        "daddr" => rule.destination = Some(net_of(right)?),
+        "daddr" => {
+            let name = right.as_str().and_then(|right| right.strip_prefix('@'));
+            let named = name.and_then(|name| sets.get(&(rule.table.clone(), name.to_owned())).copied());
+            let own = || right.get("set").and_then(Value::as_array).map(Vec::as_slice);
+            let all = named.or_else(own).unwrap_or(std::slice::from_ref(right));
+            rule.destinations = all.iter().map(net_of).collect::<Option<_>>()?;
+        }
         "dport" => {
             rule.port = Some(u16::try_from(right.as_u64()?).ok()?);
             rule.protocol = known(payload.get("protocol")?.as_str()?).or(rule.protocol);
@@ -187,7 +216,9 @@ pub(super) fn faults(rules: &[Rule], port: &ExpectedPort, faults: &mut Vec<Fault
         let inside = frontend.kind == RouteKind::ClusterIp;
         let ways = [("prerouting", ""), ("output", " from the node itself")];
         for (hook, whose) in ways.into_iter().filter(|(hook, _)| inside || *hook == "prerouting") {
-            let takes = |rule: &&Rule| rule.hook == hook && rule.is_whole && rule.takes(frontend.key);
+            let takes = |rule: &&Rule| {
+                rule.hook == hook && rule.is_whole && rule.takes(frontend.key) && !rule.is_node_local_dns()
+            };
             let Some(rule) = rules.iter().find(takes) else { continue };
             let (object, how, endpoint) = match rule.does {
                 Does::Drop => ("drop", "drops", None),
