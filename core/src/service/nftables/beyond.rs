@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::dump::net_of;
 use super::emit::TABLE;
 use super::foreign::OURS;
+use super::reading::{is_mark, net_of};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST};
 use crate::service::passage::{Flow, Match, Outcomes, Packet};
@@ -512,10 +512,6 @@ impl Walk<'_> {
         }
         Match::Perhaps
     }
-}
-
-fn is_mark(value: &Value) -> bool {
-    value.get("meta").and_then(|meta| meta.get("key")).and_then(Value::as_str) == Some("mark")
 }
 
 /// What is written to the mark; `None` where that depends on more than the mark.

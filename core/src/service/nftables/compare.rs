@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::dump::{Act, Declared, Dump, Rule, Verdict, key};
+use super::dump::{Declared, Dump, key};
 use super::emit::is_of;
 use super::follow::{contains, end, in_chain, in_map, map_of, map_of_ends, takes_node_ports};
+use super::reading::{Act, Rule, Verdict};
 use super::written::{self, HAIRPINS, NODE_PORT_IPS, Style};
 use super::{chain, foreign, rules};
 use crate::service::RouteKind;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::dump::{Rule, Verdict};
+use super::reading::{Rule, Verdict};
 use super::written::{self, BaseChain, HAIRPINS, Style};
 use super::{Layout, chain};
 use crate::model::port::Protocol;

@@ -8,8 +8,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::dump::{Act, Base, Dump, Marking, Pods, Rule, Verdict, key};
+use super::dump::{Base, Dump, key};
 use super::leaving::{self, Leaving};
+use super::reading::{Act, Marking, Pods, Rule, Verdict};
 use super::written::{MARKS, NODE_PORT_IPS};
 use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};

@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::dump::net_of;
 use super::emit::TABLE;
+use super::reading::net_of;
 use crate::model::port::Protocol;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};

@@ -5,7 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::dump::{Act, Dump, MarkTest, Marking, Rule, Verdict};
+use super::dump::Dump;
+use super::reading::{Act, MarkTest, Marking, Rule, Verdict};
 use crate::model::port::Protocol;
 use crate::service::follow::DEEPEST;
 

@@ -10,8 +10,8 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use super::Layout;
-use super::dump::{Act, Marking, Rule, Verdict};
 use super::emit::{Chain, TABLE, Table};
+use super::reading::{Act, Marking, Rule, Verdict};
 use super::written::Style;
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;

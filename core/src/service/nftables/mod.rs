@@ -9,6 +9,7 @@ pub mod foreign;
 mod leaving;
 mod listing;
 mod printed;
+mod reading;
 mod rules;
 mod shared;
 mod text;

@@ -3,8 +3,9 @@
 //! Invariant: by their texts, and in their order: a rule that is not one of these is named with what is written in its
 //! place, and so is one that another of the proxy's own stands before that should come after it.
 
-use super::dump::{Dump, Rule};
+use super::dump::Dump;
 use super::follow::in_chain;
+use super::reading::Rule;
 use super::written::Written;
 use crate::service::fault::{Difference, Fault, Kind, Place};
 

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use serde_json::Value;
 
-use super::dump::{key_words, net_of};
+use super::reading::{key_words, net_of};
 
 /// The statements of a rule, `family` being `ip` or `ip6`.
 pub(super) fn rule(statements: &[Value], family: &str) -> String {

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::dump::{Act, Dump, Marking, Pods, Rule, Verdict};
+use super::dump::Dump;
+use super::reading::{Act, Marking, Pods, Rule, Verdict};
 use super::{Layout, chain, text};
 use crate::model::port::Protocol;
 use crate::model::service::AddressType;
