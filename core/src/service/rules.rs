@@ -3,7 +3,7 @@
 //! Invariant: what is asked of all modes is a method here, so that an answer never asks which mode it is about. What a
 //! mode has to read once for all ports is read with [`Rules::read`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::expected::{ExpectedFrontend, ExpectedPort};
 use super::fault::{Fault, Place};
@@ -150,15 +150,15 @@ impl Read<'_> {
 
     /// The walk of packets to one address: of who asks for it usually, and to a cluster IP of the node itself, too.
     pub(super) fn follow(&self, frontend: &ExpectedFrontend, port: &ExpectedPort) -> Vec<(Client, Followed)> {
-        let (key, on_host): (_, &[SocketAddr]) = (frontend.key, &port.on_host);
+        let key = frontend.key;
         match (self, frontend.kind) {
             (Self::Iptables(written), RouteKind::ClusterIp) => {
-                let (mut pods, node) = iptables::follow_inside(written.dump, key, on_host);
+                let (mut pods, node) = iptables::follow_inside(written.dump, key, port);
                 iptables::worse(written, key, port, &mut pods);
                 vec![(Client::Pod, pods), (Client::Node, node)]
             }
             (Self::Iptables(written), _) => {
-                vec![(Client::Outside, iptables::follow(written.dump, key, Client::Outside, on_host))]
+                vec![(Client::Outside, iptables::follow(written.dump, key, Client::Outside, port))]
             }
             (Self::Nftables(dump), kind) => {
                 let clients: &[Client] = match kind {

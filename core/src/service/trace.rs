@@ -279,7 +279,7 @@ fn trace_port(
             object: failing.address.clone(),
             place: hops.last().map(|hop| hop.place.clone()).unwrap_or_default(),
             endpoint: None,
-            detail: format!("no single rule is missing, but followed to the end: {}", failing.symptom),
+            detail: format!("no single rule is missing, but followed to the end: {}", worst_of(failing)),
         });
     }
     let broken = !faults.is_empty() || !shared.is_empty();
@@ -314,6 +314,14 @@ fn trace_port(
         failing,
         addresses,
         heals,
+    }
+}
+
+/// What most of its clients see, or where they see nothing, some.
+fn worst_of(address: &AddressTrace) -> String {
+    match address.worse.first().filter(|_| address.symptom.is_none()) {
+        Some(worse) => format!("from {}, {}", worse.clients, worse.symptom),
+        None => address.symptom.to_string(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use netlab_core::model::service::AddressType;
 use netlab_core::service::expected::expected;
+use netlab_core::service::fault::Kind;
 use netlab_core::service::follow::{Client, Symptom};
 use netlab_core::service::iptables::dump;
 use netlab_core::service::trace::{PortTrace, Rules, ServiceTrace, Status, trace};
@@ -141,5 +142,100 @@ fn rules_of_others_that_may_masquerade_leave_it_open() {
     assert!(web.addresses.iter().all(|address| address.worse.is_empty()), "{web:#?}");
     for words in ["from the endpoint itself to 10.244.1.1:8080", "from outside to 10.244.2.1:8080"] {
         assert!(trace.not_examined.iter().any(|open| open.contains(words)), "{:?}", trace.not_examined);
+    }
+}
+
+const MANGLE: &str = "*mangle\n:FORWARD ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:OTHERS - [0:0]\n";
+
+/// With rules of others: in nat before the proxy's, else in a mangle table.
+fn with_others(rules: &[&str]) -> String {
+    let rules = rules.join("\n") + "\n";
+    if rules.contains("-j OTHERS") || !rules.starts_with("-A POSTROUTING") {
+        return format!("{MANGLE}{rules}COMMIT\n{IPV4}");
+    }
+    with("-A POSTROUTING ", &format!("{rules}-A POSTROUTING "))
+}
+
+#[test]
+fn a_rule_of_others_by_which_packets_keep_their_source_is_the_fault() {
+    let (all, half) = (1.0, 0.5);
+    let clear = "-j MARK --set-xmark 0x0/0xffffffff";
+    let forward = format!("-A FORWARD {clear}");
+    let called = [format!("-A OTHERS {clear}"), "-A FORWARD -j OTHERS".to_owned()];
+    let mut cases: Vec<(&str, String, f64, f64, f64, &str)> = vec![
+        ("accepted", with_others(&["-A POSTROUTING -d 10.244.0.0/16 -j ACCEPT"]), all, half, half, "ACCEPT"),
+        ("returned", with_others(&["-A POSTROUTING -d 10.244.0.0/16 -j RETURN"]), all, half, half, "RETURN"),
+        (
+            "between pods",
+            with_others(&["-A POSTROUTING -s 10.244.0.0/16 -d 10.244.0.0/16 -j ACCEPT"]),
+            NONE,
+            NONE,
+            half,
+            "ACCEPT",
+        ),
+        (
+            "cleared at last",
+            with_others(&["-A POSTROUTING -j MARK --set-xmark 0x0/0x4000"]),
+            all,
+            half,
+            half,
+            "MARK",
+        ),
+        ("cleared", with_others(&[&forward]), all, half, half, "MARK"),
+        ("cleared by a chain", with_others(&[&called[0], &called[1]]), all, half, half, "MARK"),
+    ];
+    let after = format!("*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING {clear}\nCOMMIT\n{IPV4}");
+    cases.push(("cleared where they leave", after, all, half, half, "MARK"));
+    for (name, save, outside, strangers, hairpin, word) in &cases {
+        check(name, save, *outside, *strangers, *hairpin);
+        let trace = compare(save, AddressType::Ipv4);
+        assert_eq!(trace.shared, [], "{name}");
+        let web = port(&trace, "t/web", "http");
+        let faults: Vec<_> = web.faults().collect();
+        let line = faults[0].place.line.and_then(|line| save.lines().nth(line - 1)).expect("its line");
+        assert!(line.contains(&format!("-j {word}")), "{name}: {line}");
+        assert_eq!((faults.len(), faults[0].kind, &*faults[0].object), (1, Kind::Foreign, *word), "{name}");
+        assert!(faults[0].detail.contains("keep their source"), "{name}: {}", faults[0].detail);
+        assert!(web.heals.is_some_and(|heals| heals.starts_with("not by itself")), "{name}");
+    }
+}
+
+#[test]
+fn rules_of_others_that_leave_the_proxy_s_mark_alone_are_no_fault() {
+    for rule in [
+        "-A FORWARD -j MARK --set-xmark 0x0/0xffff0000",
+        "-A FORWARD -o eth0 -j MARK --set-xmark 0x0/0xffff0000",
+        "-A FORWARD -o eth0 -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80",
+        "-A FORWARD -j CONNMARK --set-xmark 0x80/0x80",
+        "-A FORWARD -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+        "-A POSTROUTING -d 172.17.0.0/16 -j ACCEPT",
+        "-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE",
+    ] {
+        let trace = compare(&with_others(&[rule]), AddressType::Ipv4);
+        assert!(trace.ports.iter().all(|port| port.status == Status::Ok), "{rule}");
+        let open = trace.not_examined.iter().find(|words| words.contains("get an address of the node"));
+        assert_eq!(open, None, "{rule}");
+    }
+}
+
+#[test]
+fn a_rule_of_others_that_may_clear_the_mark_is_not_examined() {
+    for rules in [
+        ["-A FORWARD -o eth0 -j MARK --set-xmark 0x0/0xffffffff", ""],
+        ["-A FORWARD -o eth0 -j CONNMARK --restore-mark --nfmask 0xffffffff --ctmask 0xffffffff", ""],
+        ["-A FORWARD -i eth0 -j ACCEPT", "-A FORWARD -j MARK --set-xmark 0x0/0xffffffff"],
+        ["-A OTHERS -j MARK --set-xmark 0x0/0xffffffff", "-A FORWARD -i eth0 -j OTHERS"],
+        ["-A OTHERS -i eth0 -j RETURN", "-A OTHERS -j MARK --set-xmark 0x0/0xffffffff\n-A FORWARD -j OTHERS"],
+    ] {
+        let save = with_others(&rules);
+        let trace = compare(&save, AddressType::Ipv4);
+        let web = port(&trace, "t/web", "http");
+        assert_eq!((web.status, web.symptom), (Status::Ok, out(NONE)), "{rules:?}: {web:#?}");
+        let at = 1 + save.lines().position(|line| line.contains("MARK --")).expect("the rule that marks");
+        let named = format!("(line {at}, ");
+        for words in ["from the endpoint itself to 10.244.1.1:8080", "from outside to 10.244.2.1:8080"] {
+            let told = |open: &&String| open.contains(words) && open.contains(&named);
+            assert!(trace.not_examined.iter().any(|open| told(&open)), "{rules:?} {:?}", trace.not_examined);
+        }
     }
 }

@@ -73,14 +73,26 @@ fn has_policy_drop(chain: &Chain) -> bool {
     chain.policy.as_deref() == Some("DROP")
 }
 
-/// What becomes of a packet that was translated.
-pub(super) fn after(dump: &Dump, packet: &mut Packet) -> Outcomes {
+/// What becomes of a packet that was translated, and the rules that change its mark.
+pub(super) fn after(dump: &Dump, packet: &mut Packet) -> (Outcomes, Vec<Remark>) {
     through(dump, packet, hooks(packet))
+}
+
+/// A rule that changes a packet's mark.
+#[derive(Clone, Debug)]
+pub(super) struct Remark {
+    pub(super) place: Place,
+    /// MARK or CONNMARK.
+    pub(super) word: String,
+    /// What it writes to.
+    pub(super) bits: u32,
+    /// Whether it takes the packet for certain.
+    pub(super) sure: bool,
 }
 
 /// Whether a packet to the node itself is dropped before anybody there could answer it.
 pub(super) fn is_dropped_at_input(dump: &Dump, mut packet: Packet) -> bool {
-    through(dump, &mut packet, &[INPUT]).fate() == Fate::Dropped
+    through(dump, &mut packet, &[INPUT]).0.fate() == Fate::Dropped
 }
 
 /// What keeps balancers from asking whether the node has endpoints: the rule or policy, and its word.
@@ -96,7 +108,7 @@ pub(super) fn ends_health_checks(dump: &Dump, port: u16) -> Option<(Place, Strin
         pods: None,
         flow: Flow::First,
     };
-    let outcomes = through(dump, &mut packet, &[INPUT]);
+    let (outcomes, _) = through(dump, &mut packet, &[INPUT]);
     let ends = matches!(outcomes.fate(), Fate::Dropped | Fate::Refused);
     outcomes.enders.into_iter().next_back().filter(|_| ends)
 }
@@ -105,41 +117,72 @@ pub(super) fn ends_health_checks(dump: &Dump, port: u16) -> Option<(Place, Strin
 pub(super) fn before(dump: &Dump, packet: &mut Packet) -> Outcomes {
     const TABLES: &[&str] = &["raw", "mangle"];
     let hook = if packet.client == Client::Node { "OUTPUT" } else { "PREROUTING" };
-    through(dump, packet, &[(hook, TABLES)])
+    through(dump, packet, &[(hook, TABLES)]).0
 }
 
-fn through(dump: &Dump, packet: &mut Packet, hooks: &[Hook]) -> Outcomes {
-    let mut whole = Outcomes::undecided();
+fn through(dump: &Dump, packet: &mut Packet, hooks: &[Hook]) -> (Outcomes, Vec<Remark>) {
+    let (mut whole, mut remarks) = (Outcomes::undecided(), Vec::new());
     if !may_decide(dump, hooks) {
-        return whole;
+        return (whole, remarks);
     }
     packet.pods = pods(dump);
     for (hook, tables) in hooks {
         for table in *tables {
             let Some(chain) = dump.chain(table, hook) else { continue };
             if !whole.passes() {
-                return whole;
+                return (whole, remarks);
             }
-            let mut walk = Walk { dump, table, packet: *packet };
+            let mut walk = Walk { dump, table, packet: *packet, may_have_left: false, remarks: Vec::new() };
             let mut out = walk.rules(hook, &chain.rules, 0);
             if has_policy_drop(chain) {
                 let line = Some(chain.line).filter(|line| *line > 0);
                 out.end_by_policy(Place { line, ..Place::within(table, hook) }, "policy DROP");
             }
             packet.mark = walk.packet.mark;
+            remarks.extend(walk.remarks);
             whole.then(out);
         }
     }
-    whole
+    (whole, remarks)
 }
 
 struct Walk<'a> {
     dump: &'a Dump,
     table: &'a str,
     packet: Packet,
+    /// Whether the packet may not come to where the walk is.
+    may_have_left: bool,
+    remarks: Vec<Remark>,
 }
 
 impl Walk<'_> {
+    /// Only MARK writes the packet's mark, and CONNMARK where it restores that of the connection.
+    fn mark(&mut self, rule: &Rule, place: Place, sure: bool) {
+        let target = rule.target.as_deref().unwrap_or_default();
+        let has = |word: &str| rule.other.iter().position(|other| other == word);
+        if target == "CONNMARK" && has("--restore-mark").is_none() {
+            return;
+        }
+        let set = rule.set_mark.as_deref().and_then(mark).filter(|_| target == "MARK");
+        let after = self.packet.mark.zip(set).map(|(mark, (value, mask))| (mark & !mask) ^ value);
+        if after.is_some() && after == self.packet.mark {
+            return;
+        }
+        let restored = ["--nfmask", "--mask"].into_iter().find_map(has).and_then(|at| rule.other.get(at + 1));
+        let restored = restored.and_then(|mask| mark(mask)).map(|(mask, _)| mask);
+        let bits = set.map(|(value, mask)| value | mask).or(restored).unwrap_or(u32::MAX);
+        self.packet.mark = after.filter(|_| sure);
+        self.remarks.push(Remark { place, word: target.to_owned(), bits, sure: self.packet.mark.is_some() });
+    }
+
+    /// What rules do that the packet may not come to.
+    fn perhaps(&mut self, chain: &str, rules: &[Rule], depth: usize) -> Outcomes {
+        let before = std::mem::replace(&mut self.may_have_left, true);
+        let out = self.rules(chain, rules, depth);
+        self.may_have_left = before || out.accepted;
+        out
+    }
+
     fn rules(&mut self, chain: &str, rules: &[Rule], depth: usize) -> Outcomes {
         let mut out = Outcomes::undecided();
         for rule in rules {
@@ -161,18 +204,11 @@ impl Walk<'_> {
                     }
                     // Rules after it are then asked perhaps.
                     let rest = rules.get(rule.position..).unwrap_or_default();
-                    out.perhaps_return(self.rules(chain, rest, depth), place());
+                    out.perhaps_return(self.perhaps(chain, rest, depth), place());
                     return out;
                 }
                 "MARK" | "CONNMARK" => {
-                    let set = rule.set_mark.as_deref().and_then(mark).filter(|_| sure && target == "MARK");
-                    self.packet.mark = match (self.packet.mark, set) {
-                        (Some(mark), Some((value, mask))) => Some((mark & !mask) ^ value),
-                        _ if target == "CONNMARK" && rule.other.iter().any(|word| word == "--save-mark") => {
-                            self.packet.mark
-                        }
-                        _ => None,
-                    };
+                    self.mark(rule, place(), sure && !self.may_have_left);
                     continue;
                 }
                 "" | "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "CHECKSUM" | "CLASSIFY" | "DSCP"
@@ -180,11 +216,11 @@ impl Walk<'_> {
                 | "CONNSECMARK" | "SECMARK" | "RATEEST" | "HMARK" | "TEE" | "LED" => continue,
                 other if depth < DEEPEST && self.dump.chain(self.table, other).is_some() => {
                     let next = self.dump.rules(self.table, other);
-                    let mark = self.packet.mark;
-                    let of = self.rules(other, next, depth + 1);
-                    if !sure && self.packet.mark != mark {
-                        self.packet.mark = None;
-                    }
+                    let of = if sure {
+                        self.rules(other, next, depth + 1)
+                    } else {
+                        self.perhaps(other, next, depth + 1)
+                    };
                     if out.call(of, (sure, goes(rule)), place()) {
                         return out;
                     }
@@ -192,6 +228,7 @@ impl Walk<'_> {
                 }
                 _ => Outcomes::unknown(place(), target),
             };
+            self.may_have_left |= decided.accepted;
             if out.decide(decided, sure, place()) {
                 return out;
             }

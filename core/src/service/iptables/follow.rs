@@ -5,25 +5,24 @@
 //! a word that is not understood matches nothing and is told about.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
 use super::{beyond, foreign, masquerade};
-use crate::service::expected::FrontendKey;
+use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
 use crate::service::passage::{Flow, Match, Packet, arrive, before_translation, goes_on};
 
-/// Follows packets of a client; of endpoints those on the host are at the node's own addresses.
+/// Follows packets of a client to an address of a port.
 #[must_use]
-pub fn follow(dump: &Dump, to: FrontendKey, client: Client, on_host: &[SocketAddr]) -> Followed {
+pub fn follow(dump: &Dump, to: FrontendKey, client: Client, port: &ExpectedPort) -> Followed {
     let way = Way { dump, to, client };
-    way.arrived(way.entered(|| way.translated()), on_host)
+    way.arrived(way.entered(|| way.translated()), port)
 }
 
 /// Follows packets of pods, and of the node itself, to a cluster IP: the same chains translate both.
 #[must_use]
-pub fn follow_inside(dump: &Dump, to: FrontendKey, on_host: &[SocketAddr]) -> (Followed, Followed) {
+pub fn follow_inside(dump: &Dump, to: FrontendKey, port: &ExpectedPort) -> (Followed, Followed) {
     let pods = Way { dump, to, client: Client::Pod };
     let node = Way { client: Client::Node, ..pods };
     let same = jump(dump, "nat", pods.hook(), SERVICES).is_some()
@@ -33,7 +32,7 @@ pub fn follow_inside(dump: &Dump, to: FrontendKey, on_host: &[SocketAddr]) -> (F
     let walk = || walked.get_or_init(|| pods.translated()).clone();
     let of_node =
         || if same { Entered { marked: node.is_marked(&walk()), ..walk() } } else { node.translated() };
-    (pods.arrived(pods.entered(walk), on_host), node.arrived(node.entered(of_node), on_host))
+    (pods.arrived(pods.entered(walk), port), node.arrived(node.entered(of_node), port))
 }
 
 const SERVICES: &str = "KUBE-SERVICES";
@@ -146,35 +145,39 @@ impl Way<'_> {
     }
 
     /// What the chains after translation do.
-    fn arrived(self, entered: Entered, on_host: &[SocketAddr]) -> Followed {
+    fn arrived(self, entered: Entered, port: &ExpectedPort) -> Followed {
         let Entered { mut followed, left, marked, others } = entered;
         let mark = if marked { masquerade::marked(self.dump, &self.packet()) } else { 0 };
         let mut keep_source = std::collections::BTreeSet::new();
-        let mut perhaps = Vec::new();
+        let (mut perhaps, mut strange) = (Vec::new(), Vec::new());
         arrive(&mut followed, |endpoint| {
             let mut packet = Packet {
                 to: Some(endpoint.ip()),
                 port: endpoint.port(),
-                to_node: on_host.contains(&endpoint),
+                to_node: port.on_host.contains(&endpoint),
                 translated: true,
                 mark: (!others).then_some(mark),
                 ..self.packet()
             };
-            let outcomes = beyond::after(self.dump, &mut packet);
-            let leaves = self.client == Client::Outside && !packet.to_node && !others;
-            // Rules around may mark, too; those of KUBE-POSTROUTING ask for the proxy's bit.
-            let leaving = Packet { mark: Some(packet.mark.unwrap_or(mark)), ..packet };
-            match leaves.then(|| masquerade::is_masqueraded(self.dump, &leaving)) {
-                Some(Match::No) => drop(keep_source.insert(endpoint)),
-                Some(Match::Perhaps) => perhaps.push(format!(
-                    "whether packets from outside to {endpoint} get an address of the node, so that answers find their way back: rules of nat POSTROUTING depend on what no dump tells"
-                )),
-                _ => {}
+            let (outcomes, remarks) = beyond::after(self.dump, &mut packet);
+            // What the node's own endpoints answer comes by here, whomever they answer.
+            let elsewhere = !packet.to_node && !port.on_node.contains(&endpoint);
+            if self.client == Client::Outside && elsewhere && !others {
+                let leaving = masquerade::is_masqueraded(self.dump, (mark, &packet), &remarks);
+                match leaving.is {
+                    Match::No => {
+                        keep_source.insert(endpoint);
+                        strange.extend(leaving.strange());
+                    }
+                    Match::Perhaps => perhaps.push(leaving.unsure(&format!("from outside to {endpoint}"))),
+                    Match::Yes => {}
+                }
             }
-            goes_on(packet, outcomes, (!others).then_some(0), |packet| beyond::after(self.dump, packet))
+            goes_on(packet, outcomes, (!others).then_some(0), |packet| beyond::after(self.dump, packet).0)
         });
         followed.keep_source = keep_source;
         followed.unsure.extend(perhaps);
+        followed.strange.extend(strange);
         // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody
         // has.
         let (refused, dropped) = ends(self.dump, self.to, self.client);

@@ -4,11 +4,11 @@
 //! `syncProxyRules`, the parts about `KUBE-MARK-MASQ` and `KUBE-POSTROUTING`; what a mark becomes,
 //! `net/netfilter/xt_mark.c`.
 
-use super::beyond::{self, takes};
+use super::beyond::{self, Remark, takes};
 use super::dump::{Dump, Rule};
 use super::follow::place;
 use super::shared::before;
-use crate::service::fault::{Difference, Fault, Kind};
+use crate::service::fault::{Difference, Fault, Kind, Place};
 use crate::service::follow::DEEPEST;
 use crate::service::passage::{Match, Packet};
 
@@ -35,16 +35,58 @@ fn written(rule: &Rule) -> Option<(u32, u32)> {
     rule.set_mark.as_deref().and_then(beyond::mark)
 }
 
-/// Whether a packet that leaves gets an address of the node.
-pub(super) fn is_masqueraded(dump: &Dump, packet: &Packet) -> Match {
-    let mut walk = Leaving { dump, packet: *packet, masqueraded: false, kept: false };
+/// Whether a packet gets an address of the node, and by whose rule it keeps its own where the proxy asks for masquerading.
+pub(super) struct Masqueraded {
+    pub(super) is: Match,
+    /// Rules of others and their words, if the packet keeps its address, or may, because of them.
+    pub(super) strangers: Vec<(Place, String)>,
+}
+
+impl Masqueraded {
+    /// What it is: told as every rule of others that decides about packets.
+    pub(super) fn strange(&self) -> impl Iterator<Item = (Place, String)> + '_ {
+        let words =
+            "by it packets that the proxy asks to masquerade keep their source, so answers find no way back";
+        self.strangers.iter().map(move |(place, word)| (place.clone(), format!("{word}: {words}")))
+    }
+
+    /// What may be, of packets in words.
+    pub(super) fn unsure(&self, packets: &str) -> String {
+        let named = self.strangers.iter().filter_map(|(place, word)| Some((place, place.line?, word)));
+        let named: Vec<String> = named
+            .map(|(place, line, word)| format!("{} {} (line {line}, {word})", place.table, place.chain))
+            .collect();
+        let rules = if named.is_empty() { "rules of nat POSTROUTING".to_owned() } else { named.join(", ") };
+        let depend = if named.len() == 1 { "depends" } else { "depend" };
+        format!(
+            "whether packets {packets} get an address of the node, so that answers find their way back: {rules} {depend} on what no dump tells"
+        )
+    }
+}
+
+/// Follows a packet that was translated and has the proxy's mark, or none, to where it leaves; `after` is how it comes out
+/// of the chains between, with the rules there that changed its mark.
+pub(super) fn is_masqueraded(dump: &Dump, (mark, after): (u32, &Packet), remarks: &[Remark]) -> Masqueraded {
+    // Rules around may mark, too; those of KUBE-POSTROUTING ask for the proxy's bit.
+    let remarks: Vec<&Remark> = remarks.iter().filter(|remark| remark.bits & mark != 0).collect();
+    let packet = Packet { mark: Some(after.mark.unwrap_or(mark)), ..*after };
+    let mut walk = Leaving { dump, packet, masqueraded: false, kept: false, by: None, remarked: None };
     let on = walk.rules("POSTROUTING", dump.rules("nat", "POSTROUTING"), true, 0);
     walk.kept |= on;
-    match (walk.masqueraded, walk.kept) {
+    let is = match (walk.masqueraded, walk.kept) {
+        (true, false) if remarks.iter().any(|remark| !remark.sure) => Match::Perhaps,
         (true, false) => Match::Yes,
         (false, _) => Match::No,
         (true, true) => Match::Perhaps,
-    }
+    };
+    let unmarked = || remarks.iter().map(|remark| (remark.place.clone(), remark.word.clone())).collect();
+    let strangers = match (walk.by, walk.remarked) {
+        // It was to keep it.
+        _ if mark == 0 || is == Match::Yes => Vec::new(),
+        (Some(by), _) | (None, Some(by)) => vec![by],
+        (None, None) => unmarked(),
+    };
+    Masqueraded { is, strangers }
 }
 
 struct Leaving<'a> {
@@ -54,9 +96,20 @@ struct Leaving<'a> {
     masqueraded: bool,
     /// Whether it may leave as it is.
     kept: bool,
+    /// The first rule of others by which it does.
+    by: Option<(Place, String)>,
+    /// The last rule of others that changes its mark.
+    remarked: Option<(Place, String)>,
 }
 
 impl Leaving<'_> {
+    fn keep(&mut self, chain: &str, rule: &Rule) {
+        self.kept = true;
+        if !chain.starts_with("KUBE-") && self.by.is_none() {
+            self.by = Some((place("nat", chain, rule), rule.target.clone().unwrap_or_default()));
+        }
+    }
+
     /// Whether the packet may go on after these rules.
     fn rules(&mut self, chain: &str, rules: &[Rule], mut sure: bool, depth: usize) -> bool {
         for rule in rules {
@@ -69,18 +122,22 @@ impl Leaving<'_> {
             let certain = sure && is == Match::Yes;
             match rule.target.as_deref().unwrap_or_default() {
                 "MASQUERADE" | "SNAT" => self.masqueraded = true,
-                "ACCEPT" => self.kept = true,
-                "RETURN" if depth == 0 => self.kept = true,
+                "ACCEPT" => self.keep(chain, rule),
+                "RETURN" if depth == 0 => self.keep(chain, rule),
                 "RETURN" if certain => return true,
                 "RETURN" => {
                     sure = false;
                     continue;
                 }
                 "MARK" => {
-                    self.packet.mark = match (self.packet.mark, written(rule)) {
+                    let before = self.packet.mark;
+                    self.packet.mark = match (before, written(rule)) {
                         (Some(mark), Some((value, mask))) if certain => Some((mark & !mask) ^ value),
                         _ => None,
                     };
+                    if !chain.starts_with("KUBE-") && before != self.packet.mark {
+                        self.remarked = Some((place("nat", chain, rule), "MARK".to_owned()));
+                    }
                     continue;
                 }
                 next if depth < DEEPEST && self.dump.chain("nat", next).is_some() => {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 
 use super::dump::{Dump, Rule};
 use super::lists::{Marked, Written, pods};
+use super::masquerade::Masqueraded;
 use super::{beyond, follow, foreign, masquerade};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::follow::{Client, Followed, Worse};
@@ -37,9 +38,12 @@ pub fn worse(written: &Written<'_>, to: FrontendKey, port: &ExpectedPort, follow
     }
     let mark = masquerade::marked(dump, &untranslated);
     let leaves = |client: Client, marked: bool, to: SocketAddr| {
-        let mark = Some(if marked { mark } else { 0 });
-        let (to, port) = (Some(to.ip()), to.port());
-        masquerade::is_masqueraded(dump, &Packet { client, to, port, mark, translated: true, ..untranslated })
+        let mark = if marked { mark } else { 0 };
+        let (address, port) = (Some(to.ip()), to.port());
+        let mut leaving =
+            Packet { client, to: address, port, mark: Some(mark), translated: true, ..untranslated };
+        let (_, remarks) = beyond::after(dump, &mut leaving);
+        masquerade::is_masqueraded(dump, (mark, &leaving), &remarks)
     };
     let endpoints: Vec<SocketAddr> =
         followed.shares.to.keys().filter(|to| !port.on_host.contains(to)).copied().collect();
@@ -48,18 +52,17 @@ pub fn worse(written: &Written<'_>, to: FrontendKey, port: &ExpectedPort, follow
 
     let of_pods = marks(dump, to, Client::Pod, followed);
     let itself = |to: SocketAddr| leaves(Client::Pod, of_pods || marks_itself(dump, to, followed), to);
-    let mut unsure = Vec::new();
-    let mut keep = |all: Vec<SocketAddr>, whose: &str, leaves: &dyn Fn(SocketAddr) -> Match| {
+    let (mut unsure, mut strange) = (Vec::new(), Vec::new());
+    let mut keep = |all: Vec<SocketAddr>, whose: &str, leaves: &dyn Fn(SocketAddr) -> Masqueraded| {
         let mut kept = all;
-        kept.retain(|to| match leaves(*to) {
-            Match::Yes => false,
-            Match::No => true,
-            Match::Perhaps => {
-                unsure.push(format!(
-                    "whether packets from {whose} to {to} get an address of the node, so that answers find their way back: rules of nat POSTROUTING depend on what no dump tells"
-                ));
-                false
+        kept.retain(|to| {
+            let leaving = leaves(*to);
+            match leaving.is {
+                Match::No => strange.extend(leaving.strange()),
+                Match::Perhaps => unsure.push(leaving.unsure(&format!("from {whose} to {to}"))),
+                Match::Yes => {}
             }
+            leaving.is == Match::No
         });
         kept
     };
@@ -71,6 +74,7 @@ pub fn worse(written: &Written<'_>, to: FrontendKey, port: &ExpectedPort, follow
         lost = unheard.iter().filter_map(|to| followed.shares.to.get(to)).sum();
     }
     followed.unsure.extend(unsure);
+    followed.strange.extend(strange);
     followed.worse.extend(Worse::to_themselves(&alone, &followed.shares));
     followed.worse.extend(Worse::of("outside of the cluster".to_owned(), lost));
 }
