@@ -325,7 +325,7 @@ fn the_address_that_fails_is_blamed_and_the_others_are_said_to_be_well() {
     let run = of_world(&world, &unknown, &[]);
     assert_eq!(run.code, Some(3), "{}{}", run.stdout, run.stderr);
     assert!(
-        run.stdout.contains("not examined: whether packets from pods to 10.244.1.1:8080 pass"),
+        run.stdout.contains("not examined: whether packets from outside to 10.244.1.1:8080, from pods to 10.244.1.1:8080 pass: "),
         "{}",
         run.stdout
     );

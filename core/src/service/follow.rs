@@ -45,12 +45,42 @@ pub struct Followed {
     pub action: Option<super::expected::Action>,
     /// Clients that fare worse than most.
     pub worse: Vec<Worse>,
-    /// What may become of packets by rules with conditions that no dump tells, in words; they are taken to pass.
-    pub unsure: Vec<String>,
+    /// What may become of packets by rules with conditions that no dump tells; they are taken to pass.
+    pub unsure: Vec<Open>,
     /// How many rules a packet is compared with until it is decided, on average.
     pub rules: f64,
     /// How many maps it is looked up in, on average.
     pub lookups: f64,
+}
+
+/// A question that no dump answers: `whether packets {packets} {question}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Open {
+    /// What may become of them and why that is not known; questions that are alike here are told as one.
+    pub question: String,
+    /// Which packets, in words: from where, and where to.
+    pub packets: String,
+}
+
+impl Open {
+    pub(super) fn new(packets: impl Into<String>, question: impl Into<String>) -> Self {
+        Self { packets: packets.into(), question: question.into() }
+    }
+
+    /// In words, each question once.
+    pub(super) fn told(mut all: Vec<Self>) -> Vec<String> {
+        const MOST: usize = 3;
+        all.sort_unstable();
+        all.dedup();
+        let of = |alike: &[Self]| {
+            let named: Vec<&str> = alike.iter().take(MOST).map(|open| open.packets.as_str()).collect();
+            let more = alike.len().saturating_sub(MOST);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let question = alike.first().map(|open| open.question.as_str()).unwrap_or_default();
+            format!("whether packets {}{more} {question}", named.join(", "))
+        };
+        all.chunk_by(|a, b| a.question == b.question).map(of).collect()
+    }
 }
 
 /// Clients that fare worse than most of those that ask an address.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use super::fault::Place;
-use super::follow::{Client, Followed};
+use super::follow::{Client, Followed, Open};
 use crate::model::port::Protocol;
 
 /// The packet, as these chains see it.
@@ -397,15 +397,16 @@ fn told(strange: &mut Vec<(Place, String)>, outcomes: Outcomes, packet: &Packet,
 pub(super) const NODE_LOCAL_DNS: &str = "NodeLocal DNS Cache";
 
 /// That such a rule has packets to the address of the cluster's DNS delivered at the node itself.
-pub(super) fn at_node_local_dns(to: impl std::fmt::Display, place: &Place) -> String {
-    format!(
-        "whether {to} is answered: by {}, NodeLocal DNSCache takes its packets at the node before the proxy does, and what it answers is in no dump",
+pub(super) fn at_node_local_dns(to: impl std::fmt::Display, place: &Place) -> Open {
+    let question = format!(
+        "are answered: by {}, NodeLocal DNSCache takes them at the node before the proxy does, and what it answers is in no dump",
         rule_words(place)
-    )
+    );
+    Open::new(format!("to {to}"), question)
 }
 
 /// Tells what nobody knows.
-fn unsure(found: &mut Vec<String>, outcomes: &Outcomes, packet: &Packet) {
+fn unsure(found: &mut Vec<Open>, outcomes: &Outcomes, packet: &Packet) {
     const MOST: usize = 3;
     let ends = outcomes.enders.iter().map(|(place, word)| format!("{} ({word})", rule_words(place)));
     let mut all: Vec<String> = outcomes.unsure.iter().map(rule_words).chain(ends).collect();
@@ -419,14 +420,14 @@ fn unsure(found: &mut Vec<String>, outcomes: &Outcomes, packet: &Packet) {
     let more = named.len().saturating_sub(MOST);
     named.truncate(MOST);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    found.push(format!(
-        "whether packets {} pass: that depends on interfaces, marks, sources or sets that no dump tells, in {}{more}",
-        packet.words(),
+    let question = format!(
+        "pass: that depends on interfaces, marks, sources or sets that no dump tells, in {}{more}",
         named.join(", ")
-    ));
+    );
+    found.push(Open::new(packet.words(), question));
 }
 
-fn rule_words(place: &Place) -> String {
+pub(super) fn rule_words(place: &Place) -> String {
     let Place { table, chain, .. } = place;
     match (place.position, place.line, place.handle) {
         (_, Some(line), _) => format!("{table} {chain} (line {line})"),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::expected::{Action, ExpectedPort};
 use super::fault::{Difference, Fault, Kind, Place};
-use super::follow::{Client, Hop, Symptom, Worse};
+use super::follow::{Client, Hop, Open, Symptom, Worse};
 use super::rules::Read;
 pub use super::rules::Rules;
 use super::{RouteKind, nftables};
@@ -174,8 +174,10 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
     let read = rules.read();
     let shared = read.shared_faults();
     let mut not_examined = rules.not_examined();
-    let of = |port| trace_port((rules, &read), port, (node, &shared), &mut not_examined);
+    let mut open = Vec::new();
+    let of = |port| trace_port((rules, &read), port, (node, &shared), (&mut not_examined, &mut open));
     let ports = ports.iter().map(of).collect();
+    not_examined.extend(Open::told(open));
     not_examined.sort_unstable();
     not_examined.dedup();
     ServiceTrace {
@@ -195,7 +197,7 @@ fn trace_port(
     (rules, read): (&Rules, &Read<'_>),
     port: &ExpectedPort,
     (node, shared): (&str, &[Fault]),
-    not_examined: &mut Vec<String>,
+    (not_examined, open): (&mut Vec<String>, &mut Vec<Open>),
 ) -> PortTrace {
     let mut addresses = Vec::new();
     let mut hops = Vec::new();
@@ -216,7 +218,7 @@ fn trace_port(
             if answering.is_empty() { expected_end(action, sees, rules.refuses_all()) } else { sees };
         unread.extend(followed.unread);
         strange.extend(followed.strange);
-        not_examined.extend(followed.unsure);
+        open.extend(followed.unsure);
         addresses.push(AddressTrace {
             to: frontend.kind,
             from,

@@ -262,3 +262,103 @@ fn what_takes_packets_by_their_port_at_any_address_is_found() {
     let told = |line: &String| line.contains("REDIRECT") && line.contains("10.96.0.1:80");
     assert!(trace.not_examined.iter().any(told), "{:?}", trace.not_examined);
 }
+
+/// The port of t/local alone; of many a line that tells what is not examined names a few.
+fn local() -> Vec<ExpectedPort> {
+    let mut ports = ports(&all_kinds());
+    ports.retain(|port| port.name.service.to_string() == "t/local");
+    ports
+}
+
+fn is_open(trace: &ServiceTrace, words: &str) -> bool {
+    trace.not_examined.iter().any(|line| line.contains(words))
+}
+
+#[test]
+fn a_chain_of_others_that_may_take_packets_is_not_examined() {
+    let ports = local();
+    let good = emit(&ports, &options());
+    let with = |jump: &str, inside: &str| {
+        let text = first(&good, &format!("-A PREROUTING {jump} -j OTHERS"));
+        of_save(&text.replacen("*nat\n", &format!("*nat\n:OTHERS - [0:0]\n-A OTHERS {inside}\n"), 1), &ports)
+    };
+    let takes = "-p tcp -m tcp --dport 80 -j REDIRECT --to-ports 1";
+    for jump in
+        ["-i eth7", "-m set --match-set x dst", "-d 10.96.0.0/16 -i eth7", "-i eth7 -p tcp -m tcp --dport 80"]
+    {
+        let trace = with(jump, takes);
+        assert_eq!(faults(&trace, "t/local"), [], "{jump}");
+        assert!(
+            is_open(
+                &trace,
+                "chain OTHERS may take them before, and no dump tells what nat PREROUTING (line "
+            ),
+            "{jump}: {:?}",
+            trace.not_examined
+        );
+        assert_eq!(trace.not_examined.iter().filter(|line| line.contains("OTHERS")).count(), 1, "{jump}");
+        for inside in [
+            "-d 172.17.0.0/16 -j RETURN",
+            "-j CONNMARK --set-xmark 0x80/0x80",
+            "-p udp -m udp --dport 9999 -j REDIRECT --to-ports 1",
+        ] {
+            assert!(!is_open(&with(jump, inside), "OTHERS"), "{jump} {inside}");
+        }
+    }
+    assert!(!is_open(&with("-d 172.17.0.0/16 -i eth7", takes), "OTHERS"));
+    assert_eq!(of_pods(of(&with("-d 10.96.0.0/16", takes), "t/local")), REFUSED);
+}
+
+#[test]
+fn a_rule_of_others_that_leads_to_several_addresses_is_followed_to_each() {
+    let ports = ports(&all_kinds());
+    let good = emit(&ports, &options());
+    let to = |to: &str| {
+        let rule =
+            format!("-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination {to}");
+        of_save(&first(&good, &rule), &ports)
+    };
+    for (addresses, lost) in [
+        ("10.244.1.1-10.244.1.1:8080", 0.0),
+        ("10.244.1.0-10.244.1.1:8080", 0.5),
+        ("10.244.1.0-10.244.1.3:8080", 0.75),
+        ("203.0.113.1-203.0.113.9", 1.0),
+        ("203.0.113.9-203.0.113.1", 1.0),
+        ("10.0.0.0-10.255.255.255:8080", 1.0),
+    ] {
+        let trace = to(addresses);
+        let port = of(&trace, "t/local");
+        let symptom = Symptom { timeout_share: lost, refused_share: 0.0 };
+        assert_eq!((port.status, of_pods(port)), (Status::Broken, symptom), "{addresses}");
+        assert_eq!(port.extra.len(), 1, "{addresses}");
+    }
+    assert_eq!(
+        of(&to("10.244.1.0-10.244.1.3:8080"), "t/local").extra[0].endpoint.as_deref(),
+        Some("10.244.1.0-10.244.1.3:8080")
+    );
+}
+
+#[test]
+fn a_rule_of_others_that_leaves_packets_few_hops_is_not_examined() {
+    let ports = local();
+    let good = emit(&ports, &options());
+    let with = |chain: &str, rule: &str| {
+        of_save(&format!("*mangle\n:{chain} ACCEPT [0:0]\n-A {chain} {rule}\nCOMMIT\n{good}"), &ports)
+    };
+    for (chain, rule, open) in [
+        ("PREROUTING", "-d 10.96.0.0/16 -j TTL --ttl-set 1", true),
+        ("PREROUTING", "-j TTL --ttl-dec 60", true),
+        ("FORWARD", "-d 10.244.0.0/16 -j TTL --ttl-set 1", true),
+        ("PREROUTING", "-d 172.17.0.0/16 -j TTL --ttl-set 1", false),
+        ("PREROUTING", "-j TTL --ttl-set 64", false),
+        ("POSTROUTING", "-j TTL --ttl-inc 1", false),
+        ("PREROUTING", "-j DSCP --set-dscp 0x0a", false),
+    ] {
+        let trace = with(chain, rule);
+        assert_eq!(faults(&trace, "t/local"), [], "{rule}");
+        let to = if chain == "FORWARD" { "10.244." } else { "10.96.0." };
+        let told = |line: &String| line.contains(&format!("mangle {chain} (line 3)")) && line.contains(to);
+        let all: Vec<&String> = trace.not_examined.iter().filter(|line| told(line)).collect();
+        assert_eq!(all.len(), usize::from(open), "{rule}: {:?}", trace.not_examined);
+    }
+}

@@ -212,8 +212,10 @@ impl Walk<'_> {
                     continue;
                 }
                 "" | "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "CHECKSUM" | "CLASSIFY" | "DSCP"
-                | "TOS" | "CT" | "NOTRACK" | "TTL" | "HL" | "ECN" | "SET" | "TCPOPTSTRIP" | "ULOG"
-                | "CONNSECMARK" | "SECMARK" | "RATEEST" | "HMARK" | "TEE" | "LED" => continue,
+                | "TOS" | "CT" | "NOTRACK" | "ECN" | "SET" | "TCPOPTSTRIP" | "ULOG" | "CONNSECMARK"
+                | "SECMARK" | "RATEEST" | "HMARK" | "TEE" | "LED" => continue,
+                "TTL" | "HL" if !shortens_life(rule) => continue,
+                "TTL" | "HL" => Outcomes { accepted: false, ..Outcomes::unknown(place(), target) },
                 other if depth < DEEPEST && self.dump.chain(self.table, other).is_some() => {
                     let next = self.dump.rules(self.table, other);
                     let of = if sure {
@@ -234,6 +236,21 @@ impl Walk<'_> {
             }
         }
         out
+    }
+}
+
+/// Whether packets may have too few hops left: most start with 64, and no way in a cluster has half as many.
+fn shortens_life(rule: &Rule) -> bool {
+    const ENOUGH: u32 = 32;
+    let option = |name: &str| {
+        let at = rule.other.iter().position(|word| word == name)?;
+        rule.other.get(at + 1)?.parse::<u32>().ok()
+    };
+    let of = |names: [&str; 2]| names.into_iter().find_map(option);
+    match (of(["--ttl-set", "--hl-set"]), of(["--ttl-dec", "--hl-dec"])) {
+        (Some(left), _) => left < ENOUGH,
+        (None, Some(taken)) => taken > ENOUGH,
+        (None, None) => false,
     }
 }
 
@@ -307,8 +324,9 @@ pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
                 _ => Match::Perhaps,
             },
             // These say what a target does, not when.
-            "-g" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
-            | "--reject-with" | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
+            "-g" | "--ttl-set" | "--ttl-dec" | "--ttl-inc" | "--hl-set" | "--hl-dec" | "--hl-inc"
+            | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask" | "--reject-with"
+            | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
                 value();
                 continue;
             }

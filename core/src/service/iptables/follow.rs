@@ -73,13 +73,16 @@ impl Way<'_> {
         if let Some(found) = found {
             followed.hops.push(Hop { place: found.place(), to: found.target(), choice: None, depth: 0 });
             let mut left = 0.0;
-            match (found.to_destination(), found.leaves_untranslated()) {
-                (Some(to), _) => drop(followed.shares.to.insert(to, 1.0)),
-                (None, true) => left = 1.0,
-                (None, false) => match found.redirected_to() {
-                    Some(port) if !self.is_dropped_at_node(port) => followed.shares.refused = 1.0,
-                    _ => followed.shares.silent = 1.0,
-                },
+            let destinations = found.destinations();
+            #[expect(clippy::cast_precision_loss, reason = "far fewer addresses than 2^52")]
+            let share = 1.0 / destinations.len() as f64;
+            match (found.redirected_to(), found.leaves_untranslated()) {
+                _ if !destinations.is_empty() => {
+                    followed.shares.to.extend(destinations.into_iter().map(|to| (to, share)));
+                }
+                (_, true) => left = 1.0,
+                (Some(port), _) if !self.is_dropped_at_node(port) => followed.shares.refused = 1.0,
+                _ => followed.shares.silent = 1.0,
             }
             return Entered { followed, left, marked: false, others: true };
         }
@@ -169,7 +172,7 @@ impl Way<'_> {
                         keep_source.insert(endpoint);
                         strange.extend(leaving.strange());
                     }
-                    Match::Perhaps => perhaps.push(leaving.unsure(&format!("from outside to {endpoint}"))),
+                    Match::Perhaps => perhaps.push(leaving.unsure(format!("from outside to {endpoint}"))),
                     Match::Yes => {}
                 }
             }

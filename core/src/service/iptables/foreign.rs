@@ -2,7 +2,8 @@
 //!
 //! Invariant: a rule that is understood as a whole and ends the packet's way is told, and followed; one that names the
 //! address and has more conditions (interfaces, marks, sources) is told as not understood. Rules with such conditions
-//! that name no address are nobody's fault here: networks write many. Looks into the chains of the kernel's own hook
+//! that name no address are nobody's fault here, as networks write many; where they lead to a chain that takes the
+//! packets, that is not examined. Looks into the chains of the kernel's own hook
 //! and those that they lead to, in the order in which the tables are asked
 //! (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
 
@@ -14,8 +15,8 @@ use super::follow::place;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
-use crate::service::follow::{Client, DEEPEST};
-use crate::service::passage::{Flow, Match, NODE_LOCAL_DNS, Packet, at_node_local_dns};
+use crate::service::follow::{Client, DEEPEST, Open};
+use crate::service::passage::{Flow, Match, NODE_LOCAL_DNS, Packet, at_node_local_dns, rule_words};
 
 /// Such a rule.
 pub(super) struct Found<'a> {
@@ -31,10 +32,19 @@ impl Found<'_> {
         self.rule.target.clone().unwrap_or_default()
     }
 
-    pub(super) fn to_destination(&self) -> Option<SocketAddr> {
-        // Without a port it keeps that of the packet.
-        let address = || option(self.rule, "--to-destination")?.parse::<IpAddr>().ok();
-        self.rule.to_destination.or_else(|| Some(SocketAddr::new(address()?, self.port)))
+    /// Where its packets go, one as many as the other; none where that is nowhere else, or at too many addresses.
+    pub(super) fn destinations(&self) -> Vec<SocketAddr> {
+        let written = || option(self.rule, "--to-destination").and_then(|words| range(words, self.port));
+        self.rule.to_destination.map(|to| vec![to]).or_else(written).unwrap_or_default()
+    }
+
+    /// In words.
+    fn destination(&self) -> Option<String> {
+        let several = || option(self.rule, "--to-destination").map(str::to_owned);
+        match self.destinations().as_slice() {
+            [one] => Some(one.to_string()),
+            _ => several(),
+        }
     }
 
     pub(super) fn place(&self) -> Place {
@@ -54,13 +64,30 @@ impl Found<'_> {
     }
 }
 
+/// The addresses of `10.0.0.1-10.0.0.9:80`; without a port packets keep their own.
+fn range(written: &str, port: u16) -> Option<Vec<SocketAddr>> {
+    const MOST: u32 = 1024;
+    let (addresses, port) = match written.rsplit_once(':').filter(|_| written.contains('.')) {
+        Some((addresses, to)) => (addresses, to.parse().ok()?),
+        None => (written, port),
+    };
+    let (low, high) = addresses.split_once('-').unwrap_or((addresses, addresses));
+    let at = |ip: IpAddr| SocketAddr::new(ip, port);
+    match (low.parse().ok()?, high.parse().ok()?) {
+        (IpAddr::V4(low), IpAddr::V4(high)) if u32::from(high).checked_sub(u32::from(low))? < MOST => {
+            Some((u32::from(low)..=u32::from(high)).map(|ip| at(IpAddr::V4(ip.into()))).collect())
+        }
+        (low, high) => (low == high).then(|| vec![at(low)]),
+    }
+}
+
 /// What may be one, and is not followed.
 #[derive(Default)]
 pub(super) struct Doubts {
     /// Those that name the address and are not understood.
     pub(super) unread: Vec<Place>,
     /// Those of which nobody can say, in words.
-    pub(super) unsure: Vec<String>,
+    pub(super) unsure: Vec<Open>,
 }
 
 /// The first such rule; those before it that may be one go into `doubts`.
@@ -106,15 +133,29 @@ fn in_chain<'a>(
             continue;
         }
         match takes(rule, to, client) {
-            Takes::No => {}
+            Takes::Perhaps | Takes::Unnamed | Takes::Any
+                if own.is_some_and(|next| {
+                    may_take(dump, (table, target, &next.rules), (to, client), depth)
+                }) =>
+            {
+                let question = format!(
+                    "come to the proxy's rules: chain {target} may take them before, and no dump tells what {} asks for that leads there",
+                    rule_words(&place(table, chain, rule))
+                );
+                doubts.unsure.push(Open::new(format!("to {to}"), question));
+            }
+            Takes::No | Takes::Any => {}
             Takes::Yes if is_node_local_dns(rule) => {
                 doubts.unsure.push(at_node_local_dns(to, &place(table, chain, rule)));
             }
             Takes::Unnamed if own.is_some() || matches!(target, "ACCEPT" | "RETURN") || table != "nat" => {}
-            Takes::Unnamed => doubts.unsure.push(format!(
-                "whether {target} of {table} {chain}, rule {}, takes packets to {to}: it asks for that port at any address, and for more that no dump tells",
-                rule.position
-            )),
+            Takes::Unnamed => {
+                let question = format!(
+                    "come to the proxy's rules: {} asks for their port at any address, and for more that no dump tells, and ends their way with {target}",
+                    rule_words(&place(table, chain, rule))
+                );
+                doubts.unsure.push(Open::new(format!("to {to}"), question));
+            }
             // Where it leads to may be harmless.
             Takes::Perhaps if own.is_some() => {}
             // In tables that do not translate these only leave the table.
@@ -134,6 +175,20 @@ fn in_chain<'a>(
         }
     }
     Way::On
+}
+
+/// Whether a chain may take packets that come there; what drops them in tables before is told where those are followed.
+fn may_take<'a>(
+    dump: &'a Dump,
+    (table, chain, rules): (&'static str, &'a str, &'a [Rule]),
+    to: (FrontendKey, Client),
+    depth: usize,
+) -> bool {
+    let mut inside = Doubts::default();
+    match in_chain(dump, (table, chain, rules), to, depth + 1, &mut inside) {
+        Way::Taken(found) => table == "nat" || is_untracked(found.rule),
+        Way::Accepted | Way::On => table == "nat" && !(inside.unread.is_empty() && inside.unsure.is_empty()),
+    }
 }
 
 /// Whether connections are not tracked, and so not translated.
@@ -159,6 +214,8 @@ enum Takes {
     Perhaps,
     /// It names the port at any address, and asks for more.
     Unnamed,
+    /// It names neither, and asks for more.
+    Any,
     No,
 }
 
@@ -205,7 +262,7 @@ fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
         (true, _) => Takes::Yes,
         (false, true) => Takes::Perhaps,
         (false, false) if asks_for_port() => Takes::Unnamed,
-        (false, false) => Takes::No,
+        (false, false) => Takes::Any,
     }
 }
 
@@ -250,7 +307,7 @@ pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) 
                 kind: Kind::Foreign,
                 object: found.target(),
                 place: found.place(),
-                endpoint: found.to_destination().map(|to| to.to_string()),
+                endpoint: found.destination(),
                 detail: format!(
                     "a rule that is not the proxy's takes packets{whose} to {} first, and ends their way with {}",
                     frontend.key,

@@ -9,7 +9,7 @@ use super::dump::{Dump, Rule};
 use super::follow::place;
 use super::shared::before;
 use crate::service::fault::{Difference, Fault, Kind, Place};
-use crate::service::follow::DEEPEST;
+use crate::service::follow::{DEEPEST, Open};
 use crate::service::passage::{Match, Packet};
 
 const MARKING: &str = "KUBE-MARK-MASQ";
@@ -51,16 +51,17 @@ impl Masqueraded {
     }
 
     /// What may be, of packets in words.
-    pub(super) fn unsure(&self, packets: &str) -> String {
+    pub(super) fn unsure(&self, packets: String) -> Open {
         let named = self.strangers.iter().filter_map(|(place, word)| Some((place, place.line?, word)));
         let named: Vec<String> = named
             .map(|(place, line, word)| format!("{} {} (line {line}, {word})", place.table, place.chain))
             .collect();
         let rules = if named.is_empty() { "rules of nat POSTROUTING".to_owned() } else { named.join(", ") };
         let depend = if named.len() == 1 { "depends" } else { "depend" };
-        format!(
-            "whether packets {packets} get an address of the node, so that answers find their way back: {rules} {depend} on what no dump tells"
-        )
+        let question = format!(
+            "get an address of the node, so that answers find their way back: {rules} {depend} on what no dump tells"
+        );
+        Open::new(packets, question)
     }
 }
 

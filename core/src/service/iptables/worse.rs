@@ -59,7 +59,7 @@ pub fn worse(written: &Written<'_>, to: FrontendKey, port: &ExpectedPort, follow
             let leaving = leaves(*to);
             match leaving.is {
                 Match::No => strange.extend(leaving.strange()),
-                Match::Perhaps => unsure.push(leaving.unsure(&format!("from {whose} to {to}"))),
+                Match::Perhaps => unsure.push(leaving.unsure(format!("from {whose} to {to}"))),
                 Match::Yes => {}
             }
             leaving.is == Match::No

@@ -15,8 +15,11 @@ use super::written::{MARKS, NODE_PORT_IPS};
 use super::{Layout, foreign};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
-use crate::service::follow::{Client, DEEPEST, Followed, Hop, Worse};
+use crate::service::follow::{Client, DEEPEST, Followed, Hop, Open, Worse};
 use crate::service::passage::{Flow, Match, Packet, arrive, at_node_local_dns, before_translation, goes_on};
+
+/// What is not known where rules of others may keep packets from being masqueraded.
+const UNSURE: &str = "get an address of the node, so that answers find their way back: rules of others at postrouting depend on what no dump tells";
 
 /// The layout that a table has; `None` when it has no endpoint to tell by.
 #[must_use]
@@ -278,9 +281,9 @@ impl<'a> Walk<'a> {
                     match self.leaves(leaving(to), packet, followed) {
                         Match::Yes => {}
                         Match::No => drop(followed.keep_source.insert(to)),
-                        Match::Perhaps => followed.unsure.push(format!(
-                            "whether packets from outside to {to} get an address of the node, so that answers find their way back: rules of others at postrouting depend on what no dump tells"
-                        )),
+                        Match::Perhaps => {
+                            followed.unsure.push(Open::new(format!("from outside to {to}"), UNSURE));
+                        }
                     }
                 }
             }
@@ -293,9 +296,9 @@ impl<'a> Walk<'a> {
                     match self.leaves(itself, packet, followed) {
                         Match::Yes => {}
                         Match::No => alone.push(to),
-                        Match::Perhaps => followed.unsure.push(format!(
-                            "whether packets from {to} to itself get an address of the node, so that answers find their way back: rules of others depend on what no dump tells"
-                        )),
+                        Match::Perhaps => {
+                            followed.unsure.push(Open::new(format!("from {to} to itself"), UNSURE));
+                        }
                     }
                 }
                 followed.worse.extend(Worse::to_themselves(&alone, &followed.shares));
