@@ -8,6 +8,7 @@ mod dns;
 mod field;
 mod lint;
 mod object;
+mod service;
 mod text;
 mod tier;
 
@@ -51,6 +52,7 @@ pub fn all() -> impl Iterator<Item = &'static Page> {
         .chain(&object::PAGES)
         .chain(&field::PAGES)
         .chain(&tier::PAGES)
+        .chain(&service::PAGES)
         .chain(lint::pages())
         .chain(&LIMITS)
         .chain(&claims::PAGES)

@@ -116,6 +116,8 @@ pub const TIED_POLICIES: &str = "NL0243";
 pub const OWNER_SPLIT: &str = "NL0244";
 /// `pods` without one of its selectors.
 pub const PODS_SELECTOR_ABSENT: &str = "NL0245";
+/// A Service or endpoint slice that the API refuses.
+pub const INVALID_SERVICE: &str = "NL0246";
 
 /// A claim that cannot be read.
 pub const CLAIM_INVALID: &str = "NL0501";

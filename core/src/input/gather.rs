@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::decode::{DecodeError, decode};
 use super::kinds::{Class, Known, classify};
+use super::misspelt;
 use super::network;
 use super::node::{Node, Value, excerpt};
 use super::objects::{Objects, Sourced};
@@ -23,6 +24,7 @@ pub(super) struct Gathered {
     pub(super) networks: Vec<network::Declared>,
     pub(super) diagnostics: Vec<Diagnostic>,
     pub(super) skipped: BTreeMap<String, usize>,
+    misspelt: misspelt::Reader,
 }
 
 /// `apiVersion` and `kind` that a list's items have when they do not say.
@@ -96,6 +98,8 @@ impl Gathered {
                 {
                     self.diagnostics.extend(null_elements(spec).into_iter().map(stays_out));
                 }
+                let misspelt = self.misspelt.of(known, node);
+                self.diagnostics.extend(misspelt.into_iter().map(stays_out));
                 if let Err(error) = self.known(file, node, known, kind) {
                     let mut diagnostic = Diagnostic::error(code::WRONG_TYPE, error.message);
                     diagnostic.position = error.position;

@@ -9,6 +9,7 @@ pub mod budget;
 mod decode;
 mod gather;
 mod kinds;
+mod misspelt;
 mod network;
 pub(crate) mod node;
 pub mod objects;
@@ -160,7 +161,7 @@ impl Texts {
 }
 
 fn finish(gathered: Gathered, texts: Texts) -> Loaded {
-    let Gathered { objects, mut networks, mut diagnostics, skipped } = gathered;
+    let Gathered { objects, mut networks, mut diagnostics, skipped, .. } = gathered;
     let mut loaded = assemble(objects);
     diagnostics.append(&mut loaded.diagnostics);
     diagnostics.extend(network::judge(&mut networks, &loaded.cluster.namespaces));

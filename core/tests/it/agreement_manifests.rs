@@ -73,8 +73,8 @@ spec:
 ",
     );
     let said: Vec<String> = loaded.diagnostics.iter().map(line).collect();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains(":12:"), "the place of the port: {}", said[0]);
+    assert_eq!(said.len(), 2, "the field, and the number that is missing for it: {said:?}");
+    assert!(said.iter().all(|line| line.contains(":12:")), "the place of the port: {said:?}");
     let pod = loaded.cluster.pods.values().next().expect("the workload's pod");
     assert_eq!(pod.labels.get("app").map(String::as_str), Some("db"));
     assert_eq!(pod.ports.len(), 1);

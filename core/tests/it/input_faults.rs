@@ -129,6 +129,109 @@ fn faults_of_objects() {
     ]);
 }
 
+/// Fields that are nearly one that is read; the objects stay, without them, as the API server keeps them.
+#[test]
+fn misspelt_fields_of_cluster_objects() {
+    check_all(&[
+        (
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, ⟨lables: {b: c}}\n",
+            "NL0202 unknown field `lables`",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n⟨labels: {b: c}\n",
+            "NL0202 unknown field `labels`",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {⟨hostNetwrok: true}\n",
+            "NL0202 unknown field `hostNetwrok`",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: {⟨podIp: 10.0.0.1}\n",
+            "NL0202 unknown field `podIp`",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {⟨slector: {b: c}, ports: [{port: 80}]}\n",
+            "NL0202 unknown field `slector`",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, ⟨tragetPort: 81}]}\n",
+            "NL0202 unknown field `tragetPort`",
+        ),
+        (
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a}\naddressType: IPv4\nendpoints:\n- {addresses: [10.0.0.1], ⟨nodename: b}\n",
+            "NL0202 unknown field `nodename`",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    metadata: {⟨label: {b: c}}\n    spec: {}\n",
+            "NL0202 unknown field `label`",
+        ),
+    ]);
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {volumes: [], affinity: {}, newerField: 1}\nstatus: {hostIP: 10.0.0.1, podIP: 10.0.0.2, podIp: 10.0.0.3}\n";
+    let loaded = load_text(pod);
+    assert_eq!(
+        loaded.diagnostics,
+        [],
+        "what is like nothing that is read, and what is there beside the right one"
+    );
+}
+
+#[test]
+fn services_and_slices_that_the_api_server_refuses() {
+    let service = |spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: a}}\nspec:\n  {}\n",
+            spec.replace('\n', "\n  ")
+        )
+    };
+    let slice = |rest: &str| {
+        format!("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: a}}\n{rest}\n")
+    };
+    let left_out = [
+        (service("ports:\n- {name: a, port: 80}\n- {⟨name: a, port: 81}"), "NL0246 two ports are named `a`"),
+        (service("ports:\n- {name: a, port: 80}\n- {name: b, ⟨port: 80}"), "NL0246 two ports are TCP 80"),
+        (
+            service("type: NodePort\n⟨clusterIP: None\nports: [{port: 80}]"),
+            "NL0246 a headless Service of type NodePort",
+        ),
+        (service("⟨clusterIPs: [10.96.0.1, 10.96.0.2]\nports: [{port: 80}]"), "NL0246 are of one family"),
+        (
+            service("⟨clusterIP: 10.96.0.2\nclusterIPs: [10.96.0.1]\nports: [{port: 80}]"),
+            "NL0246 is not the first of `clusterIPs`",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n⟨spec: {type: ExternalName}\n".to_owned(),
+            "NL0246 without `externalName`",
+        ),
+        (
+            slice("addressType: IPv4\nendpoints: [{addresses: [⟨\"fd00::1\"]}]"),
+            "NL0246 fd00::1 is no IPv4 address",
+        ),
+        (slice("addressType: IPv4\nports: [{port: 80}, ⟨{port: 81}]"), "NL0246 two ports without a name"),
+    ];
+    for (text, expected) in &left_out {
+        check(text, expected).expect("as the API server");
+        let loaded = load_text(&text.replace('⟨', ""));
+        assert!(loaded.cluster.services.is_empty() && loaded.cluster.endpoint_slices.is_empty(), "{text}");
+        assert!(!loaded.is_complete(), "{text}");
+    }
+    let unnamed = service("ports:\n- {name: a, port: 80}\n- ⟨{port: 81}");
+    check(&unnamed, "NL0246 without a name beside others").expect("as the API server");
+    let loaded = load_text(&unnamed.replace('⟨', ""));
+    assert_eq!((loaded.cluster.services.len(), loaded.is_complete()), (1, true), "what it would do is plain");
+    for good in [
+        service("type: ExternalName\nexternalName: a.example"),
+        service("clusterIP: None\nclusterIPs: [None]"),
+        service(
+            "clusterIP: 10.96.0.1\nclusterIPs: [10.96.0.1, \"fd00::1\"]\nports: [{name: a, port: 53, protocol: UDP}, {name: b, port: 53}]",
+        ),
+        slice(
+            "addressType: IPv6\nendpoints: [{addresses: [\"fd00::1\"]}]\nports: [{name: a, port: 80}, {name: b, port: 80}]",
+        ),
+    ] {
+        assert_eq!(load_text(&good).diagnostics, [], "{good}");
+    }
+}
+
 #[test]
 fn faults_of_policies() {
     let cases: Vec<(String, &str)> = [

@@ -15,7 +15,8 @@ pub(super) const PAGES: [Page; 10] = [
         code: code::UNKNOWN_FIELD,
         title: "a field that the API does not have",
         explanation: "The API server drops unknown fields of a NetworkPolicy, and what is left means something else: \
-                      with `ingres` instead of `ingress` the policy isolates and admits nobody.",
+                      with `ingres` instead of `ingress` the policy isolates and admits nobody. Of pods, Services and the \
+                      other kinds, fields are named that are nearly one that netlab reads.",
         bad: "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: db}\nspec:\n  podSelector: {}\n\
               \x20 ingres: [{}]\n",
         good: "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: db}\nspec:\n  podSelector: {}\n\

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::pod::protocol;
 use crate::diagnostic::{Diagnostic, ObjectRef, code};
 use crate::input::objects::Sourced;
+use crate::input::validate::{Report, service as validate};
 use crate::input::wire::network_policy::IntOrString;
 use crate::input::wire::service as wire;
 use crate::model::cluster::ObjectKey;
@@ -46,7 +47,8 @@ pub(super) fn services(
     found: BTreeMap<ObjectKey, Sourced<wire::Service>>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> BTreeMap<ObjectKey, Service> {
-    each("Service", found, service, |service, source| service.source = source, diagnostics)
+    let read = (validate::service as Validate<_>, service as Read<_, _>);
+    each("Service", found, read, |service, source| service.source = source, diagnostics)
 }
 
 /// Reads all endpoint slices.
@@ -54,29 +56,40 @@ pub(super) fn endpoint_slices(
     found: BTreeMap<ObjectKey, Sourced<wire::EndpointSlice>>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> BTreeMap<ObjectKey, EndpointSlice> {
-    each("EndpointSlice", found, endpoint_slice, |slice, source| slice.source = source, diagnostics)
+    let read = (validate::endpoint_slice as Validate<_>, endpoint_slice as Read<_, _>);
+    each("EndpointSlice", found, read, |slice, source| slice.source = source, diagnostics)
 }
+
+/// Whether the API would take it, with what it says.
+type Validate<W> = fn(&mut Report<'_>, &W) -> bool;
+type Read<W, M> = fn(&W) -> Result<M, Bad>;
 
 fn each<W, M>(
     kind: &str,
     found: BTreeMap<ObjectKey, Sourced<W>>,
-    read: fn(&W) -> Result<M, Bad>,
+    (validate, read): (Validate<W>, Read<W, M>),
     set_source: fn(&mut M, crate::model::source::Source),
     diagnostics: &mut Vec<Diagnostic>,
 ) -> BTreeMap<ObjectKey, M> {
     let mut all = BTreeMap::new();
     for (key, Sourced { object, source }) in found {
+        let about = ObjectRef {
+            kind: kind.to_owned(),
+            namespace: Some(key.namespace.clone()),
+            name: key.name.clone(),
+        };
+        if !validate(&mut Report::new(&source, about.clone(), diagnostics), &object) {
+            continue;
+        }
         match read(&object) {
             Ok(mut model) => {
                 set_source(&mut model, source);
                 all.insert(key, model);
             }
             Err(Bad { message, path }) => {
-                let object =
-                    ObjectRef { kind: kind.to_owned(), namespace: Some(key.namespace), name: key.name };
                 let diagnostic = Diagnostic::error(code::INVALID_ADDRESS, message)
                     .with_hint(format!("the {kind} is left out"))
-                    .about(&object)
+                    .about(&about)
                     .at_path(&source, path);
                 diagnostics.push(diagnostic);
             }

@@ -1,5 +1,5 @@
 //! What the API server's validation says about a policy, and the policy in model form if nothing is wrong: here
-//! NetworkPolicy, in [`tier`] the others.
+//! NetworkPolicy, in [`tier`] the others. Of Services and endpoint slices, in [`service`], whether it would refuse them.
 //!
 //! Source of the rules: `pkg/apis/networking/validation` and `pkg/apis/networking/v1/defaults.go` of Kubernetes.
 //! Stricter in one thing: a field that the API does not have is an error, because the server drops it and the
@@ -13,6 +13,7 @@ pub(super) mod name;
 mod peer;
 mod port;
 pub(super) mod selector;
+pub(super) mod service;
 mod tier;
 
 use std::sync::Arc;
@@ -44,14 +45,23 @@ impl<'a> Report<'a> {
     /// Something is wrong with the field, so the object stays out.
     pub(super) fn error(&mut self, code: &'static str, path: &str, message: impl Into<String>, hint: &str) {
         self.failed = true;
-        let left_out = "the policy is left out";
-        let hint = if hint.is_empty() { left_out.to_owned() } else { format!("{hint}; {left_out}") };
+        let what = match self.object.kind.as_str() {
+            kind @ ("Service" | "EndpointSlice") => kind,
+            _ => "policy",
+        };
+        let left_out = format!("the {what} is left out");
+        let hint = if hint.is_empty() { left_out } else { format!("{hint}; {left_out}") };
         self.push(Diagnostic::error(code, message).with_hint(hint), path);
     }
 
     /// The field stands, but something is to be said about it.
     pub(super) fn warning(&mut self, code: &'static str, path: &str, message: impl Into<String>, hint: &str) {
         self.push(Diagnostic::warning(code, message).with_hint(hint), path);
+    }
+
+    /// Whether no error was reported.
+    fn is_good(&self) -> bool {
+        !self.failed
     }
 
     fn push(&mut self, diagnostic: Diagnostic, path: &str) {
