@@ -97,3 +97,27 @@ fn every_other_form_says_the_same() {
     assert_eq!(change(&["-o", "wide"]).stdout.matches(" -> ").count(), 4);
     assert_eq!(change(&["-o", "dot"]).code, Some(2));
 }
+
+/// Who is behind a Service changes no connection between pods: that it was not compared is said.
+#[test]
+fn services_that_differ_are_said_not_to_be_compared() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, port: u16| {
+        let path = directory.path().join(name);
+        let text = format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: web, namespace: shop}}\nspec: {{selector: {{app: web}}, ports: [{{port: 80, targetPort: {port}}}]}}\n"
+        );
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let (old, same, new) = (write("old.yaml", 8080), write("same.yaml", 8080), write("new.yaml", 9090));
+    let pods = "examples/edit/pods.yaml";
+    let run = netlab(["policy", "diff", &old, &new, "-f", pods]);
+    let note = "Service shop/web is another before and after: connections between pods and blocks are compared, not where Services lead";
+    assert!(run.stderr.replace('\n', " ").replace("  ", " ").contains(note), "{}", run.stderr);
+    let json: serde_json::Value =
+        serde_json::from_str(&netlab(["policy", "diff", &old, &new, "-f", pods, "-o", "json"]).stdout)
+            .expect("JSON");
+    assert_eq!(json["notes"], serde_json::json!([note]));
+    assert!(!netlab(["policy", "diff", &old, &same, "-f", pods]).stderr.contains("Service"));
+}

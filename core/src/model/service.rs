@@ -12,7 +12,7 @@ use super::port::Protocol;
 use super::source::Source;
 
 /// A Service.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// `spec.clusterIPs`; empty for headless Services.
     pub cluster_ips: Vec<IpAddr>,
@@ -121,7 +121,7 @@ pub enum TargetPort {
 }
 
 /// An EndpointSlice.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSlice {
     /// The label `kubernetes.io/service-name`.
     pub service: Option<String>,

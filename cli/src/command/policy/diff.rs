@@ -1,10 +1,13 @@
 //! `netlab policy diff`: what traffic a change of manifests allows and forbids.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use netlab_core::diagnostic::code;
 use netlab_core::envelope::Envelope;
+use netlab_core::model::cluster::{Cluster, ObjectKey};
+use netlab_core::model::service::{EndpointSlice, Service};
+use netlab_core::model::source::Source;
 use netlab_core::policy::connections::diff::{ConnectionsDiff, State, diff};
 use netlab_core::policy::connections::{
     Focus, HostNetwork, as_if_running, connections, leave_out_finished, open_blocks,
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
     let is_data = matches!(terminal.format, Format::Json | Format::Yaml);
     notes.extend(new_notes);
     notes.extend(notes_on(&open, is_data));
+    notes.extend(about_services(clusters));
     notes.sort();
     notes.dedup();
     if !is_data {
@@ -103,6 +107,43 @@ pub(crate) fn run(args: &Diff, globals: &Globals, terminal: &Terminal) -> Result
         (false, true) => Exit::CannotTell,
         (false, false) => Exit::Yes,
     })
+}
+
+/// That Services differ: connections are those of pods and blocks, and who is behind an address is another question.
+fn about_services([old, new]: [&Cluster; 2]) -> Option<String> {
+    let services = |cluster: &Cluster| {
+        let bare = |service: &Service| Service { source: Source::default(), ..service.clone() };
+        cluster.services.iter().map(|(key, service)| (key.clone(), bare(service))).collect()
+    };
+    let slices = |cluster: &Cluster| {
+        let bare = |slice: &EndpointSlice| EndpointSlice { source: Source::default(), ..slice.clone() };
+        cluster.endpoint_slices.iter().map(|(key, slice)| (key.clone(), bare(slice))).collect()
+    };
+    let mut names = differing(&services(old), &services(new));
+    let of_slices = differing(&slices(old), &slices(new));
+    let slice =
+        |key: &ObjectKey| [old, new].iter().find_map(|cluster| cluster.endpoint_slices.get(key)).cloned();
+    names.extend(of_slices.into_iter().filter_map(|key| {
+        let name = slice(&key)?.service?;
+        Some(ObjectKey { name, ..key })
+    }));
+    let words = match names.iter().collect::<Vec<_>>().as_slice() {
+        [] => return None,
+        [one] => format!("Service {one} is another"),
+        [one, rest @ ..] => format!("Service {one} and {} more are others", rest.len()),
+    };
+    Some(format!(
+        "{words} before and after: connections between pods and blocks are compared, not where Services lead"
+    ))
+}
+
+/// The names of what one side lacks, or has otherwise.
+fn differing<T: PartialEq>(
+    old: &BTreeMap<ObjectKey, T>,
+    new: &BTreeMap<ObjectKey, T>,
+) -> BTreeSet<ObjectKey> {
+    let all = old.keys().chain(new.keys());
+    all.filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
 }
 
 /// Where the API does not settle the verdict of a pair, a line for each tie: such a pair is listed as netlab's tables have
