@@ -583,3 +583,42 @@ fn each_address_of_a_service_is_proved() {
         }
     }
 }
+
+/// A node's addresses after the first of a family have node ports in iptables mode alone, where nobody says otherwise.
+#[test]
+fn a_node_port_beside_the_primary_address_is_said_to_depend_on_the_proxy() {
+    let world = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: ExternalIP, address: 203.0.113.1}, {type: InternalIP, address: 192.168.0.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: t}
+spec: {nodeName: n1}
+status: {podIP: 10.244.0.1, phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: t, labels: {app: b}}
+spec: {nodeName: n1}
+status: {podIP: 10.244.0.2, phase: Running}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: b, namespace: t}
+spec: {type: NodePort, clusterIP: 10.96.0.6, selector: {app: b}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+";
+    let note = "203.0.113.1 is not the primary address of node n1 (192.168.0.1)";
+    for (address, port, told) in
+        [("203.0.113.1", "30080", true), ("192.168.0.1", "30080", false), ("10.96.0.6", "80", false)]
+    {
+        let question =
+            ["policy", "eval", "-f", "-", "--from", "pod/t/a", "--to", address, "--port", port, "-o", "json"];
+        let run = netlab_reading(world, &question);
+        let json: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!((&json["verdict"], run.code), (&serde_json::json!("allow"), Some(0)), "{}", run.stdout);
+        assert_eq!(json["notes"].to_string().contains(note), told, "{address}: {}", json["notes"]);
+    }
+}

@@ -130,7 +130,7 @@ pub struct Node {
     pub declared: bool,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// `status.addresses` of types InternalIP and ExternalIP.
+    /// `status.addresses` of types InternalIP and then ExternalIP: of each family the first is the primary one.
     pub addresses: Vec<IpAddr>,
     /// True when no address was given and the ones here were chosen by netlab.
     pub synthetic_addresses: bool,

@@ -433,10 +433,30 @@ fn no_hook(reason: &str) -> Side {
     }
 }
 
+/// That a node port is asked for at an address of the node that a proxy of nftables mode does not take by default
+/// (`--nodeport-addresses primary`, `cmd/kube-proxy/app/server_linux.go`).
+fn beside_primary(cluster: &Cluster, pair: &Pair) -> Option<String> {
+    let via = pair.via.as_ref()?;
+    let mut own = cluster.nodes.get(&via.node)?.addresses.iter();
+    if !own.clone().any(|address| *address == via.address) {
+        return None;
+    }
+    let primary = own.find(|address| address.is_ipv4() == via.address.is_ipv4())?;
+    node_port(cluster, via.port, None)?;
+    (*primary != via.address).then(|| {
+        format!(
+            "{} is not the primary address of node {} ({primary}): a proxy of nftables mode takes node ports there only if \
+             `--nodeport-addresses` says so, and else they are refused",
+            via.address, via.node
+        )
+    })
+}
+
 /// What else the verdict rests on, where the API leaves room.
 fn dependencies(cluster: &Cluster, pairs: &[Pair]) -> Vec<String> {
     let mut notes = std::collections::BTreeSet::new();
     for pair in pairs {
+        notes.extend(beside_primary(cluster, pair));
         for (end, peer_as_destination) in [(&pair.from, Some(&pair.to)), (&pair.to, None)] {
             let End::Pod(key) = end else { continue };
             let Some(pod) = cluster.pods.get(key) else { continue };

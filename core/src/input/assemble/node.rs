@@ -89,8 +89,10 @@ fn place(pods: &mut Pods, nodes: &BTreeMap<String, (Node, wire::Node)>) {
 fn read(object: &wire::Node) -> Result<Node, (String, String)> {
     let mut node = Node { labels: object.metadata.labels.clone().unwrap_or_default(), ..Node::default() };
     let written = object.status.as_ref().and_then(|status| status.addresses.as_ref());
-    for (index, address) in written.into_iter().flatten().enumerate() {
-        if matches!(address.address_type.as_str(), "InternalIP" | "ExternalIP") {
+    // The first of a family is the node's primary address, to its proxy as well (`GetNodeHostIPs` of component-helpers).
+    for wanted in ["InternalIP", "ExternalIP"] {
+        let of_type = written.into_iter().flatten().enumerate().filter(|(_, one)| one.address_type == wanted);
+        for (index, address) in of_type {
             let address: IpAddr = address
                 .address
                 .parse()
