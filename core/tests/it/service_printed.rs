@@ -59,6 +59,22 @@ fn one_flag_may_be_a_word_or_a_list() {
     }
 }
 
+#[test]
+fn one_state_of_a_connection_may_be_a_word_or_a_list() {
+    for (family, list) in LISTS {
+        let mut list: Value = serde_json::from_str(list).expect("JSON");
+        let count = rewrite(&mut list, &|value| {
+            let one =
+                value.get("right").filter(|right| right.is_string() && value["left"]["ct"].is_object())?;
+            let mut other = value.clone();
+            other["right"] = json!([one]);
+            Some(other)
+        });
+        assert!(count > 3, "{count}");
+        all_is_well(family, &list);
+    }
+}
+
 /// `masqueradeBit: 31`.
 #[test]
 fn the_highest_bit_of_a_mark_may_be_printed_as_a_prefix() {

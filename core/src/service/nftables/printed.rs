@@ -1,8 +1,8 @@
 //! What `nft` prints in another form from one version to the next, in the one that is read.
 //!
 //! Invariant: the meaning stays. Source: nftables' release notes and `src/json.c`: 1.1.4 prints one flag of `fib` as a
-//! word, others print it as a list; 1.1.5 prints one flag of `masquerade` as a list, others as a word; and a mark of which
-//! the highest bits alone are asked is printed as a prefix.
+//! word, others print it as a list; 1.1.5 prints one flag of `masquerade` as a list, others as a word; one state or status
+//! of a connection may be either; and a mark of which the highest bits alone are asked is printed as a prefix.
 
 use std::borrow::Cow;
 
@@ -32,6 +32,13 @@ fn reformed(statement: &Value) -> Option<Value> {
                 let flag = fib.get("flags").filter(|flags| flags.is_string())?;
                 let mut body = body.clone();
                 body["left"]["fib"]["flags"] = json!([flag]);
+                return Some(json!({word: body}));
+            }
+            if left.get("ct").is_some()
+                && let Some([state]) = right.as_array().map(Vec::as_slice)
+            {
+                let mut body = body.clone();
+                body["right"] = state.clone();
                 return Some(json!({word: body}));
             }
             let prefix = right.get("prefix").filter(|_| left["meta"]["key"] == "mark")?;
