@@ -299,8 +299,8 @@ fn of_iptables(good: &str) -> Vec<Corruption> {
             "a wrong address",
             replaced(
                 good,
-                "--comment \"t/web:http\" -m tcp -j DNAT --to-destination 10.244.2.1:8080",
-                "--comment \"t/web:http\" -m tcp -j DNAT --to-destination 10.244.2.99:8080",
+                "--comment \"t/web:http\" -j DNAT --to-destination 10.244.2.1:8080",
+                "--comment \"t/web:http\" -j DNAT --to-destination 10.244.2.99:8080",
             ),
             last,
             Kind::BackendTarget,

@@ -1,8 +1,8 @@
 //! The rules that kube-proxy's iptables mode writes, as `iptables-restore` takes them.
 //!
-//! Invariant: what is written here is what [`super::faults`] finds no fault with; it is in the shape of the rules of
-//! kube-proxy 1.36 (`pkg/proxy/iptables/proxier.go`), without its canaries, its chains for health checks and
-//! kubelet's own. Written from the description of the rules, for labs and for comparison; it is not kube-proxy.
+//! Invariant: what is written here are the forms that a dump is compared with ([`super::wanted`], [`super::shared`]), those
+//! of kube-proxy 1.36, without its canaries and kubelet's chains. Written from the description of the rules, for labs and
+//! for comparison; it is not kube-proxy.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,11 +10,14 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::chain;
+use super::dump::{Not, Rule};
+use super::form::{Form, Presence};
+use super::lists::{Detector, Flags, Marked};
+use super::{chain, shared, wanted};
 use crate::model::cluster::Cluster;
 use crate::model::service::AddressType;
-use crate::service::RouteKind;
-use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort};
+use crate::service::expected::{Action, ExpectedPort};
+use crate::service::fault::Kind;
 
 /// What rules depend on beside the Services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,9 +83,16 @@ impl Lines {
         }
     }
 
-    fn rule(&mut self, chain: &str, rule: &str) {
+    fn rule(&mut self, chain: &str, comment: &str, rule: &Rule) {
         self.chain(chain);
-        self.rules.push(format!("-A {chain} {rule}"));
+        self.rules.push(format!("-A {chain}{}", words(comment, rule)));
+    }
+
+    fn rules<'f>(&mut self, chain: &str, comment: &str, forms: impl IntoIterator<Item = &'f Form>) {
+        self.chain(chain);
+        for form in forms {
+            self.rule(chain, comment, &form.rule);
+        }
     }
 
     fn finish(self, table: &str) -> String {
@@ -103,220 +113,138 @@ impl Lines {
 /// Writes the tables of one family.
 #[must_use]
 pub fn emit(ports: &[ExpectedPort], options: &ProxyOptions) -> String {
-    let (mut nat, mut filter) = (Lines::default(), Lines::default());
+    let flags = options.flags();
+    let mut tables = Tables::default();
     for (table, from, target, new) in JUMPS {
-        let lines = if table == "nat" { &mut nat } else { &mut filter };
+        let states = new.then(|| Not { negated: false, value: "NEW".to_owned() });
+        let lines = tables.of(table);
         lines.chain(target);
-        let state = if new { "-m conntrack --ctstate NEW " } else { "" };
-        lines.rule(from, &format!("{state}-j {target}"));
+        lines.rule(from, "", &Rule { states, ..to(target) });
     }
-    nat.rule(
-        "KUBE-MARK-MASQ",
-        &format!("-m comment --comment \"{WRITTEN_BY}\" -j MARK --set-xmark {0:#x}/{0:#x}", options.mark),
-    );
-    nat.rule("KUBE-POSTROUTING", &format!("-m mark ! --mark {0:#x}/{0:#x} -j RETURN", options.mark));
-    nat.rule("KUBE-POSTROUTING", &format!("-j MARK --set-xmark {0:#x}/0x0", options.mark));
-    nat.rule("KUBE-POSTROUTING", "-j MASQUERADE --random-fully");
-    filter.rule("KUBE-FORWARD", "-m conntrack --ctstate INVALID -j DROP");
-    filter.rule("KUBE-FORWARD", &format!("-m mark --mark {0:#x}/{0:#x} -j ACCEPT", options.mark));
-    filter.rule("KUBE-FORWARD", "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
-    nat.chain("KUBE-NODEPORTS");
+    for (of, forms) in shared::chains(flags.bit) {
+        let comment = if of.chain == super::lists::MARK { WRITTEN_BY } else { "" };
+        tables.of(of.table).rules(of.chain, comment, &forms);
+    }
+    tables.nat.chain(super::lists::NODE_PORTS);
     for port in ports {
-        for frontend in &port.frontends {
-            entry(&mut nat, &mut filter, port, frontend);
+        for ((table, list), form) in wanted::entries(port) {
+            if form.presence != Presence::Optional {
+                tables.of(table).rule(list, &comment(port, &form), &form.rule);
+            }
         }
-        chains(&mut nat, port, options);
+        chains(&mut tables.nat, port, &flags);
     }
     // Must be last: it takes every address of the node.
-    nat.rule("KUBE-SERVICES", "-m addrtype --dst-type LOCAL -j KUBE-NODEPORTS");
-    nat.finish("nat") + &filter.finish("filter")
+    tables.nat.rule("KUBE-SERVICES", "", &Rule { to_node: true, ..to(super::lists::NODE_PORTS) });
+    tables.nat.finish("nat") + &tables.filter.finish("filter")
 }
 
-/// The rules by which packets to one address find the Service's chains, or their end.
-fn entry(nat: &mut Lines, filter: &mut Lines, port: &ExpectedPort, frontend: &ExpectedFrontend) {
-    let protocol = frontend.key.protocol.lower();
-    let number = frontend.key.port;
-    let to = match frontend.key.address {
-        Some(address) => format!("-d {} ", IpNet::from(address)),
-        None => String::new(),
-    };
-    let what = match frontend.kind {
-        RouteKind::ClusterIp => " cluster IP",
-        RouteKind::ExternalIp => " external IP",
-        RouteKind::LoadBalancer => " loadbalancer IP",
-        RouteKind::NodePort | RouteKind::FromThisNode => "",
-    };
-    let matches = |comment: &str, local: &str| {
-        format!("{to}-p {protocol} -m comment --comment \"{comment}\" {local}-m {protocol} --dport {number}")
-    };
-    let balance = |target: String| format!("{} -j {target}", matches(&format!("{}{what}", port.name), ""));
-    let internal = frontend.kind == RouteKind::ClusterIp;
-    let (chain_of_ends, local) = match frontend.kind {
-        RouteKind::ClusterIp => ("KUBE-SERVICES", ""),
-        RouteKind::NodePort => ("KUBE-EXTERNAL-SERVICES", "-m addrtype --dst-type LOCAL "),
-        _ => ("KUBE-EXTERNAL-SERVICES", ""),
-    };
-    match frontend.action {
-        Action::Refuse => {
-            let rule = matches(&format!("{} has no endpoints", port.name), local);
-            filter.rule(chain_of_ends, &format!("{rule} -j REJECT"));
-        }
-        Action::Drop => {
-            let rule = matches(&format!("{} has no local endpoints", port.name), local);
-            filter.rule(chain_of_ends, &format!("{rule} -j DROP"));
-        }
-        Action::Cluster | Action::Local => {}
+#[derive(Default)]
+struct Tables {
+    nat: Lines,
+    filter: Lines,
+}
+
+impl Tables {
+    fn of(&mut self, table: &str) -> &mut Lines {
+        if table == "nat" { &mut self.nat } else { &mut self.filter }
     }
-    if internal {
-        match frontend.action {
-            Action::Cluster => nat.rule("KUBE-SERVICES", &balance(chain::cluster(&port.name))),
-            Action::Local => nat.rule("KUBE-SERVICES", &balance(chain::local(&port.name))),
-            Action::Refuse | Action::Drop => {}
-        }
-    } else if port.has_endpoints() {
-        // Also where the policy leaves nothing for clients outside: the node's own pods go on through it.
-        let target = if frontend.kind == RouteKind::LoadBalancer && !port.source_ranges.is_empty() {
-            let rule = matches(
-                &format!("{} traffic not accepted by {}", port.name, chain::firewall(&port.name)),
-                "",
-            );
-            filter.rule("KUBE-PROXY-FIREWALL", &format!("{rule} -j DROP"));
-            chain::firewall(&port.name)
-        } else {
-            chain::external(&port.name)
-        };
-        let from = if frontend.kind == RouteKind::NodePort { "KUBE-NODEPORTS" } else { "KUBE-SERVICES" };
-        nat.rule(from, &balance(target));
+}
+
+impl ProxyOptions {
+    fn flags(&self) -> Flags {
+        let pods = self.pod_cidr.map(Detector::Net);
+        let marked = pods.clone().map_or(Marked::Nobody, Marked::OfOthers);
+        Flags { marked, pods, bit: self.mark }
+    }
+}
+
+fn to(target: &str) -> Rule {
+    Rule { target: Some(target.to_owned()), ..Rule::default() }
+}
+
+/// What an entry of a list says of itself: it begins with the service port.
+fn comment(port: &ExpectedPort, form: &Form) -> String {
+    let name = &port.name;
+    match form.rule.target.as_deref() {
+        Some("REJECT") => format!("{name} has no endpoints"),
+        Some("DROP") if form.kind == Kind::End => format!("{name} has no local endpoints"),
+        _ => name.to_string(),
     }
 }
 
 /// The Service's own chains.
-fn chains(nat: &mut Lines, port: &ExpectedPort, options: &ProxyOptions) {
-    let name = &port.name;
-    let is_external = port.frontends.iter().any(|frontend| frontend.kind != RouteKind::ClusterIp);
-    if is_external && port.has_endpoints() {
-        external(nat, port, options);
+fn chains(nat: &mut Lines, port: &ExpectedPort, flags: &Flags) {
+    let name = port.name.to_string();
+    let firewall = wanted::firewall(port);
+    for (chain, forms) in wanted::external(port, flags).iter().chain(&firewall) {
+        nat.rules(chain, &name, forms.iter().filter(|form| form.presence != Presence::Optional));
     }
-    let internal = port.frontends.iter().find(|frontend| frontend.kind == RouteKind::ClusterIp);
+    if let Some((chain, _)) = firewall {
+        // It counts alone.
+        let comment = format!("other traffic to {name} will be dropped by KUBE-PROXY-FIREWALL");
+        nat.rule(&chain, &comment, &Rule::default());
+    }
     for (chain, endpoints, action) in [
-        (chain::cluster(name), &port.cluster, Action::Cluster),
-        (chain::local(name), &port.local, Action::Local),
+        (chain::cluster(&port.name), &port.cluster, Action::Cluster),
+        (chain::local(&port.name), &port.local, Action::Local),
     ] {
-        if endpoints.is_empty() {
-            continue;
+        if !endpoints.is_empty() {
+            nat.rules(&chain, &name, &wanted::service(port, endpoints, action, flags));
+            choices(nat, &chain, port, endpoints);
         }
-        nat.chain(&chain);
-        if let (Some(frontend), Some(pods)) = (internal, options.pod_cidr)
-            && frontend.action == action
-            && let Some(address) = frontend.key.address
-        {
-            let (protocol, number) = (frontend.key.protocol.lower(), frontend.key.port);
-            nat.rule(
-                &chain,
-                &format!(
-                    "! -s {pods} -d {} -p {protocol} -m comment --comment \"{name} cluster IP\" -m {protocol} --dport {number} -j KUBE-MARK-MASQ",
-                    IpNet::from(address)
-                ),
-            );
-        }
-        balance(nat, &chain, port, endpoints);
     }
     let mut all: Vec<&SocketAddr> = port.cluster.iter().chain(&port.local).collect();
     all.sort_by_cached_key(ToString::to_string);
     all.dedup();
     for endpoint in all {
-        endpoint_chain(nat, port, *endpoint);
-    }
-}
-
-fn external(nat: &mut Lines, port: &ExpectedPort, options: &ProxyOptions) {
-    let name = &port.name;
-    let chain = chain::external(name);
-    nat.chain(&chain);
-    if port.policy.external_local {
-        if let Some(pods) = options.pod_cidr {
-            nat.rule(
-                &chain,
-                &format!(
-                    "-s {pods} -m comment --comment \"pod traffic for {name} external destinations\" -j {}",
-                    chain::cluster(name)
-                ),
-            );
-        }
-        let local = |comment: &str, target: &str| {
-            format!(
-                "-m comment --comment \"{comment} LOCAL traffic for {name} external destinations\" -m addrtype --src-type LOCAL -j {target}"
-            )
-        };
-        nat.rule(&chain, &local("masquerade", "KUBE-MARK-MASQ"));
-        nat.rule(&chain, &local("route", &chain::cluster(name)));
-        if !port.local.is_empty() {
-            nat.rule(&chain, &format!("-j {}", chain::local(name)));
-        }
-    } else {
-        nat.rule(
-            &chain,
-            &format!("-m comment --comment \"masquerade traffic for {name} external destinations\" -j KUBE-MARK-MASQ"),
-        );
-        nat.rule(&chain, &format!("-j {}", chain::cluster(name)));
-    }
-    if !port.source_ranges.is_empty() {
-        let firewall = chain::firewall(name);
-        // The node's own packets may come from the balancer's address.
-        let own = port.balancers().map(IpNet::from).filter(|_| port.admits_balancers() == Some(true));
-        for range in port.source_ranges.iter().copied().chain(own) {
-            nat.rule(
-                &firewall,
-                &format!("-s {range} -m comment --comment \"{name} loadbalancer IP\" -j {chain}"),
-            );
-        }
-        nat.rule(
-            &firewall,
-            &format!(
-                "-m comment --comment \"other traffic to {name} will be dropped by KUBE-PROXY-FIREWALL\""
-            ),
-        );
+        let chain = chain::endpoint(&port.name, *endpoint);
+        nat.rules(&chain, &name, &wanted::endpoint(port, &chain, *endpoint));
     }
 }
 
 /// Endpoint i of n is taken with probability 1/(n-i), so that each gets 1/n; the last unconditionally.
-fn balance(nat: &mut Lines, chain: &str, port: &ExpectedPort, endpoints: &[SocketAddr]) {
-    let name = &port.name;
-    for endpoint in endpoints.iter().filter(|_| port.affinity.is_some()) {
-        let target = chain::endpoint(name, *endpoint);
-        nat.rule(
-            chain,
-            &format!(
-                "-m comment --comment \"{name} -> {endpoint}\" -m recent --name {target} --rcheck --seconds {} --reap -j {target}",
-                port.affinity.unwrap_or_default()
-            ),
-        );
-    }
+fn choices(nat: &mut Lines, chain: &str, port: &ExpectedPort, endpoints: &[SocketAddr]) {
     for (index, endpoint) in endpoints.iter().enumerate() {
         let left = endpoints.len() - index;
-        let share = if left > 1 {
-            #[expect(clippy::cast_precision_loss, reason = "far fewer endpoints than 2^52")]
-            let probability = 1.0 / left as f64;
-            format!("-m statistic --mode random --probability {probability:.11} ")
-        } else {
-            String::new()
-        };
-        let target = chain::endpoint(name, *endpoint);
-        nat.rule(chain, &format!("-m comment --comment \"{name} -> {endpoint}\" {share}-j {target}"));
+        #[expect(clippy::cast_precision_loss, reason = "far fewer endpoints than 2^52")]
+        let probability = (left > 1).then(|| 1.0 / left as f64);
+        let choice = Rule { probability, ..to(&chain::endpoint(&port.name, *endpoint)) };
+        nat.rule(chain, &format!("{} -> {endpoint}", port.name), &choice);
     }
 }
 
-fn endpoint_chain(nat: &mut Lines, port: &ExpectedPort, endpoint: SocketAddr) {
-    let (name, protocol) = (&port.name, port.name.protocol.lower());
-    let chain = chain::endpoint(name, endpoint);
-    let itself = IpNet::from(endpoint.ip());
-    nat.rule(&chain, &format!("-s {itself} -m comment --comment \"{name}\" -j KUBE-MARK-MASQ"));
-    let sticky =
-        if port.affinity.is_some() { format!("-m recent --name {chain} --set ") } else { String::new() };
-    nat.rule(
-        &chain,
-        &format!(
-            "-p {protocol} -m comment --comment \"{name}\" {sticky}-m {protocol} -j DNAT --to-destination {endpoint}"
-        ),
-    );
+/// A rule as `iptables-restore` takes it, each word with a space before it.
+fn words(comment: &str, rule: &Rule) -> String {
+    let mut text = String::new();
+    let mut add = |words: Option<String>| text.extend(words.map(|words| format!(" {words}")));
+    let not = |negated: bool| if negated { "! " } else { "" };
+    let net = |option: &str, net: &Option<Not<IpNet>>| {
+        net.as_ref().map(|net| format!("{}{option} {}", not(net.negated), net.value))
+    };
+    add(net("-s", &rule.source));
+    add(net("-d", &rule.destination));
+    add(rule.protocol.map(|protocol| format!("-p {}", protocol.lower())));
+    add(Some(rule.other.join(" ")).filter(|words| !words.is_empty()));
+    add((!comment.is_empty()).then(|| format!("-m comment --comment \"{comment}\"")));
+    add(rule.from_node.then(|| "-m addrtype --src-type LOCAL".to_owned()));
+    add(rule.to_node.then(|| "-m addrtype --dst-type LOCAL".to_owned()));
+    add(rule.states.as_ref().map(|of| format!("-m conntrack {}--ctstate {}", not(of.negated), of.value)));
+    add(rule.mark.as_ref().map(|mark| format!("-m mark {}--mark {}", not(mark.negated), mark.value)));
+    if let Some(recent) = &rule.recent {
+        add(Some(format!("-m recent --name {}", recent.name)));
+        add(recent.set.then(|| "--set".to_owned()));
+        add(recent.check.then(|| "--rcheck".to_owned()));
+        add(recent.seconds.map(|seconds| format!("--seconds {seconds}")));
+        add(recent.reap.then(|| "--reap".to_owned()));
+    }
+    add(rule.probability.map(|share| format!("-m statistic --mode random --probability {share:.11}")));
+    let of_protocol = rule.protocol.map(|protocol| format!("-m {}", protocol.lower()));
+    add(of_protocol.zip(rule.destination_port).map(|(of, port)| format!("{of} --dport {port}")));
+    add(rule.target.as_ref().map(|target| format!("-j {target}")));
+    // As kube-proxy asks where the kernel can; a dump with it or without means the same.
+    add((rule.target.as_deref() == Some("MASQUERADE")).then(|| "--random-fully".to_owned()));
+    add(rule.set_mark.as_ref().map(|mark| format!("--set-xmark {mark}")));
+    add(rule.to_destination.map(|to| format!("--to-destination {to}")));
+    text
 }

@@ -45,7 +45,7 @@ fn to(target: &str) -> Rule {
 }
 
 /// Chains that are the same for all.
-fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
+pub(super) fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
     let (masquerade, one) = (Kind::Masquerade, format!("{bit:#x}/{bit:#x}"));
     let asks = |negated, target: &str| Rule { mark: Some(Not { negated, value: one.clone() }), ..to(target) };
     let sets = |words: String| Rule { set_mark: Some(words), ..to("MARK") };

@@ -3,6 +3,7 @@
 //! Invariant: from the expected port and the proxy's flags alone. Source: `pkg/proxy/iptables/proxier.go` `syncProxyRules`,
 //! the loop over service ports, and `writeServiceToEndpointRules`; 1.34 to 1.36 write the same.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
@@ -155,11 +156,10 @@ pub(super) fn firewall(port: &ExpectedPort) -> Option<(String, Vec<Form>)> {
         presence,
         ..Form::new(0, Kind::SourceRange, from(net, to(&external)), "clients of this range are kept out")
     };
-    let mut ranges = port.source_ranges.clone();
-    ranges.sort_unstable();
-    ranges.dedup();
     // A range that the Service has twice is written twice.
-    let mut forms: Vec<Form> = ranges.into_iter().map(|range| form(range, Presence::Many)).collect();
+    let mut seen = BTreeSet::new();
+    let ranges = port.source_ranges.iter().filter(|range| seen.insert(**range));
+    let mut forms: Vec<Form> = ranges.map(|range| form(*range, Presence::Many)).collect();
     // The node's own packets may come from the balancer's address, which nodes have on a device of theirs.
     let own = match port.admits_balancers() {
         Some(true) => Some(Presence::Once),
