@@ -216,3 +216,103 @@ fn a_firewall_on_the_node_is_followed() {
         assert_eq!(metrics, mode != ProxyMode::Iptables, "one port is let through: {}", run.stdout);
     }
 }
+
+/// What decides about packets beside the rules of the proxy's own command is named, where it is not followed.
+#[test]
+fn tables_beside_the_proxy_s_are_named() {
+    const NFTABLES: &str = "its rules are not followed beside those of iptables mode";
+    const LEGACY: &str =
+        "table filter in iptables-legacy-save: its rules are not followed beside the proxy's";
+    let world = cluster(&example("examples/broken/mynet.yaml"));
+    let firewalld = "add table inet firewalld; \
+                     add chain inet firewalld way { type filter hook forward priority 10; policy accept; }; \
+                     add rule inet firewalld way ct state established,related accept; \
+                     add rule inet firewalld way reject with icmpx type admin-prohibited";
+    let dropping = "add table ip6 wall; \
+                    add chain ip6 wall way { type filter hook forward priority 0; policy drop; }";
+    let translating = "add table ip mine; \
+                       add chain ip mine pre { type nat hook prerouting priority -110; }; \
+                       add rule ip mine pre ip daddr 10.96.0.50 tcp dport 80 dnat to 10.9.9.9:80";
+    let in_its_own = "add chain ip filter late { type filter hook forward priority 20; }; \
+                      add rule ip filter late tcp dport 8080 drop";
+    let harmless = "add table inet empty; add chain inet empty way { type filter hook forward priority 0; }; \
+                    add chain inet empty unasked; add rule inet empty unasked drop";
+    let iptables = || {
+        let netns = stand("tables_beside_the_proxy_s_are_named")?;
+        program(&netns, &world, ProxyMode::Iptables);
+        Some(netns)
+    };
+    for (table, rules) in [
+        (Some("inet firewalld"), firewalld),
+        (None, dropping),
+        (Some("ip mine"), translating),
+        (Some("ip filter"), in_its_own),
+        (None, harmless),
+    ] {
+        let Some(netns) = iptables() else { return };
+        run_in(&netns, "nft", &[rules]);
+        let run = ask(&netns, &[]);
+        let named = table.map(|table| format!("not examined: table {table} of nftables: {NFTABLES}\n"));
+        assert_eq!(run.stdout.matches("not examined").count(), named.iter().count(), "{}", run.stdout);
+        assert!(run.stdout.contains(&named.unwrap_or_default()), "{}", run.stdout);
+        assert_eq!(run.code, Some(if table.is_some() { 3 } else { 0 }), "{}{}", run.stdout, run.stderr);
+    }
+    for mode in MODES {
+        let Some(netns) = stand("tables_beside_the_proxy_s_are_named") else { return };
+        program(&netns, &world, mode);
+        run_in(&netns, "iptables-legacy", &["-N", "KUBE-FIREWALL"]);
+        run_in(&netns, "iptables-legacy", &["-A", "INPUT", "-j", "KUBE-FIREWALL"]);
+        let run = ask(&netns, &[]);
+        assert_eq!(run.code, Some(0), "{mode:?}: kubelet's own: {}{}", run.stdout, run.stderr);
+        run_in(&netns, "iptables-legacy", &["-P", "FORWARD", "DROP"]);
+        let run = ask(&netns, &["-o", "json"]);
+        assert_eq!(run.code, Some(3), "{mode:?}: {}{}", run.stdout, run.stderr);
+        let value: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!(
+            (&value["complete"], &value["notExamined"]),
+            (&false.into(), &[LEGACY].into()),
+            "{mode:?}"
+        );
+        let run = ask(&netns, &["--compare"]);
+        assert!(run.stdout.contains(LEGACY), "{mode:?}: {}", run.stdout);
+    }
+}
+
+/// Where the command for a kind of rules is missing, that is said, and the other kind still read.
+#[test]
+fn rules_that_no_command_lists_are_named() {
+    let world = cluster(&example("examples/broken/mynet.yaml"));
+    for (mode, command, named) in [
+        (
+            ProxyMode::Iptables,
+            "nft",
+            "rules of nftables beside those of iptables mode: `nft` is not on this machine",
+        ),
+        (
+            ProxyMode::Nftables(Layout::Maps),
+            "iptables-legacy-save",
+            "table filter of iptables-legacy: `iptables-legacy-save` is not on this machine",
+        ),
+    ] {
+        let Some(netns) = stand("rules_that_no_command_lists_are_named") else { return };
+        program(&netns, &world, mode);
+        if command != "nft" {
+            run_in(&netns, "iptables-legacy", &["-P", "FORWARD", "DROP"]);
+        }
+        let none = tempfile::NamedTempFile::new().expect("a file that nobody may run");
+        let hide =
+            "mount --bind \"$1\" \"$(readlink -f \"$(command -v \"$2\")\")\" && shift 2 && exec \"$@\"";
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", hide, "sh"])
+            .arg(none.path())
+            .args([command, env!("CARGO_BIN_EXE_netlab")])
+            .args(["service", "trace", "-f", "examples/broken", "mynet/web", "--node", "worker"])
+            .args(["--node-netns", &path(&netns)])
+            .current_dir(root())
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.ends_with(&format!("not examined: {named}\n")), "{said}{output:?}");
+        assert_eq!((said.matches("not examined").count(), output.status.code()), (1, Some(3)), "{said}");
+    }
+}

@@ -20,6 +20,8 @@ pub struct Given {
     pub rules: Rules,
     /// A file or a namespace.
     pub source: String,
+    /// What decides about the same packets there and is not followed, in words.
+    pub beside: Vec<String>,
 }
 
 /// One Service in the rules of several proxies.
@@ -111,6 +113,7 @@ pub fn compare(given: &[Given], families: &[Ports<'_>], node: &str) -> Compariso
                 Some(given) => {
                     let (column, unknown) = column(&given.rules, Some(&given.source), ports, node);
                     not_examined.extend(unknown);
+                    not_examined.extend(given.beside.iter().cloned());
                     column
                 }
                 None => match predict(mode, ports) {
@@ -121,6 +124,8 @@ pub fn compare(given: &[Given], families: &[Ports<'_>], node: &str) -> Compariso
             columns.push(column);
         }
     }
+    not_examined.sort_unstable();
+    not_examined.dedup();
     let mut assumed = vec![
         "endpoints are chosen as kube-proxy does; Cilium follows hints only with loadBalancer.serviceTopology"
             .to_owned(),

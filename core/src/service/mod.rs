@@ -5,6 +5,7 @@
 //! ([`iptables`], [`nftables`]) and compared with rules that were found ([`fault`]). Knows no policy.
 
 mod backends;
+pub mod beside;
 pub mod cilium;
 pub mod comparison;
 pub mod conntrack;

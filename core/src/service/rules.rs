@@ -69,12 +69,11 @@ impl Rules {
     /// What of them no answer tells, in words.
     pub(super) fn not_examined(&self) -> Vec<String> {
         let Self::Nftables(dump) = self else { return Vec::new() };
-        let of = |table: &String| format!("table {table}: its packets are those of devices and bridges");
         let unread = |(table, chain): &(String, String)| {
             format!("table {table}, chain {chain}: rules of iptables (xt), which only `iptables-save` shows")
         };
         let iptables = dump.others.of_iptables.iter().map(unread);
-        dump.others.elsewhere.iter().map(of).chain(iptables).collect()
+        dump.others.elsewhere().chain(iptables).collect()
     }
 
     /// The addresses of the node that alone take node ports; empty where all do, or none is named.

@@ -88,6 +88,9 @@ impl ServiceTrace {
         });
         self.shared.extend(other.shared);
         self.not_examined.extend(other.not_examined);
+        // A table of both families is one.
+        self.not_examined.sort_unstable();
+        self.not_examined.dedup();
     }
 }
 

@@ -56,7 +56,7 @@ fn what_is_given_is_read_and_not_predicted() {
     let options = options();
     let broken = emit(&all, &options).replacen("-j KUBE-SEP-442MEYXHNLSPQS4C", "-j RETURN", 1);
     let rules = Rules::Iptables(dump::parse(&broken).expect("well formed"));
-    let given = [Given { rules, source: "node.save".to_owned() }];
+    let given = [Given { rules, source: "node.save".to_owned(), beside: Vec::new() }];
     let comparison = compare(&given, &[asked(&all, &all, &options)], "worker");
     let iptables = column(&comparison, "iptables");
     assert_eq!(

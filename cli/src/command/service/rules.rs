@@ -10,8 +10,9 @@ use netlab_core::model::service::AddressType;
 use netlab_core::service::comparison::Given;
 use netlab_core::service::conntrack::dump::Entry;
 use netlab_core::service::trace::Rules;
-use netlab_core::service::{cilium, conntrack, iptables, nftables};
-use netlab_node::{Netns, NodeError, proxy_rules};
+use netlab_core::service::{beside, cilium, conntrack, iptables, nftables};
+use netlab_node::proxy_rules::{self, Listing, ProxyRules};
+use netlab_node::{Netns, NodeError};
 
 use crate::args::service::Trace;
 use crate::exit::Exit;
@@ -74,19 +75,16 @@ fn listed(netns: &Netns) -> Result<Vec<Given>, Failure> {
         // They are read with the command that they were written with.
         rules.has_iptables_mode &= listed.iptables.is_empty();
         rules.others.of_iptables.retain(|_| listed.iptables.is_empty());
-        given.push(Given { rules: Rules::Nftables(rules), source: listing.command.clone() });
+        let beside = of_iptables(&listed, &[&listed.legacy_of_others], rules.family)?;
+        let source = listing.command.clone();
+        given.push(Given { rules: Rules::Nftables(rules), source, beside });
     }
     for listing in &listed.iptables {
-        let parsed = iptables::dump::parse(&listing.text);
-        let mut rules =
-            parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
-        // A table without any address is not known by what is in it.
-        rules.of_family(if listing.command.starts_with("ip6") {
-            AddressType::Ipv6
-        } else {
-            AddressType::Ipv4
-        });
-        given.push(Given { rules: Rules::Iptables(rules), source: listing.command.clone() });
+        let rules = read_iptables(listing)?;
+        let mut beside = of_nftables(&listed, rules.family())?;
+        let others: [&[Listing]; 2] = [&listed.iptables_of_others, &listed.legacy_of_others];
+        beside.extend(of_iptables(&listed, &others, rules.family())?);
+        given.push(Given { rules: Rules::Iptables(rules), source: listing.command.clone(), beside });
     }
     if !given.is_empty() {
         return Ok(given);
@@ -98,6 +96,50 @@ fn listed(netns: &Netns) -> Result<Vec<Given>, Failure> {
     }
     Err(Failure::not_allowed(format!("the rules of {} cannot be listed", netns.identity()))
         .caused_by(format!("not found on this machine: {}", listed.not_found.join(", "))))
+}
+
+fn read_iptables(listing: &Listing) -> Result<iptables::dump::Dump, Failure> {
+    let parsed = iptables::dump::parse(&listing.text);
+    let mut rules = parsed.map_err(|error| refused(Path::new(&listing.command), &listing.command, &error))?;
+    // A table without any address is not known by what is in it.
+    let is_v6 = listing.command.starts_with("ip6");
+    rules.of_family(if is_v6 { AddressType::Ipv6 } else { AddressType::Ipv4 });
+    Ok(rules)
+}
+
+/// Tables of iptables that a family's packets meet beside the proxy's rules.
+fn of_iptables(
+    listed: &ProxyRules,
+    listings: &[&[Listing]],
+    family: AddressType,
+) -> Result<Vec<String>, Failure> {
+    let mut tables = Vec::new();
+    for listing in listings.iter().copied().flatten() {
+        let rules = read_iptables(listing)?;
+        if rules.family() == family {
+            tables.extend(beside::tables_of_iptables(&rules, &listing.command));
+        }
+    }
+    let of = if family == AddressType::Ipv6 { "ip6tables" } else { "iptables" };
+    let unknown = listed.legacy_unknown.iter().filter(|(command, _)| *command == of);
+    tables.extend(unknown.map(|(command, table)| {
+        format!("table {table} of {command}-legacy: `{command}-legacy-save` is not on this machine")
+    }));
+    Ok(tables)
+}
+
+/// Tables of nftables that a family's packets meet beside rules of iptables mode.
+fn of_nftables(listed: &ProxyRules, family: AddressType) -> Result<Vec<String>, Failure> {
+    if let Some(why) = &listed.ruleset_unknown {
+        return Ok(vec![format!("rules of nftables beside those of iptables mode: {why}")]);
+    }
+    let Some(ruleset) = &listed.ruleset else { return Ok(Vec::new()) };
+    let printed = listed.iptables.iter().chain(&listed.iptables_of_others);
+    let printed = printed.filter(|listing| !listing.command.contains("-legacy-"));
+    let printed = printed.map(read_iptables).collect::<Result<Vec<_>, _>>()?;
+    let printed: Vec<_> = printed.iter().filter(|rules| rules.family() == family).collect();
+    let tables = beside::tables_of_nftables(&ruleset.text, family, &printed);
+    tables.map_err(|error| refused(Path::new(&ruleset.command), &ruleset.command, &error))
 }
 
 fn unlisted(error: &NodeError) -> Failure {
@@ -116,7 +158,8 @@ fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
             return Err(Failure::unreadable(format!("`{}` has no chain of kube-proxy", path.display()))
                 .hint("its proxy is in another mode (`--nft`, `--cilium`), is another one, or never wrote"));
         }
-        all.push(Given { rules: Rules::Iptables(rules), source: path.display().to_string() });
+        let source = path.display().to_string();
+        all.push(Given { rules: Rules::Iptables(rules), source, beside: Vec::new() });
     }
     if let Some(path) = &args.nft {
         let text = read(path)?;
@@ -129,17 +172,19 @@ fn given(args: &Trace) -> Result<Vec<Given>, Failure> {
                 .map_err(|error| refused(path, "nft -j list table ip kube-proxy", &error))?;
         }
         let source = path.display().to_string();
-        all.extend(
-            tables.into_iter().map(|rules| Given { rules: Rules::Nftables(rules), source: source.clone() }),
-        );
+        all.extend(tables.into_iter().map(|rules| Given {
+            rules: Rules::Nftables(rules),
+            source: source.clone(),
+            beside: Vec::new(),
+        }));
     }
     if let Some(first) = args.cilium.first() {
         let source = first.display().to_string();
-        all.extend(
-            cilium(&args.cilium)?
-                .into_iter()
-                .map(|dump| Given { rules: Rules::Cilium(dump), source: source.clone() }),
-        );
+        all.extend(cilium(&args.cilium)?.into_iter().map(|dump| Given {
+            rules: Rules::Cilium(dump),
+            source: source.clone(),
+            beside: Vec::new(),
+        }));
     }
     Ok(all)
 }

@@ -128,7 +128,10 @@ impl Question<'_> {
             let mut whole: Option<ServiceTrace> = None;
             for one in &given {
                 let (node, ports) = self.ports(one.rules.family(), same_everywhere(&one.rules))?;
-                let part = trace(&one.rules, &ports, &node);
+                let mut part = trace(&one.rules, &ports, &node);
+                if !part.ports.is_empty() {
+                    part.not_examined.extend(one.beside.iter().cloned());
+                }
                 match &mut whole {
                     Some(whole) => whole.merge(part),
                     None => whole = Some(part),

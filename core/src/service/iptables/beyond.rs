@@ -42,6 +42,15 @@ type Hook = (&'static str, &'static [&'static str]);
 /// Whether some rule or policy of these hooks may decide about packets to endpoints: on a node that has the proxy's
 /// rules alone none does.
 fn may_decide(dump: &Dump, hooks: &[Hook]) -> bool {
+    let of = |(hook, tables): &Hook| {
+        let hook = *hook;
+        tables.iter().filter_map(move |table| dump.chain(table, hook))
+    };
+    !hooks.iter().flat_map(of).all(|chain| is_plain(dump, chain))
+}
+
+/// Whether a chain of the kernel's leaves packets to endpoints to the proxy's and kubelet's chains.
+fn is_plain(dump: &Dump, chain: &Chain) -> bool {
     let decides = |rule: &Rule| {
         let target = rule.target.as_deref().unwrap_or_default();
         match target {
@@ -61,12 +70,14 @@ fn may_decide(dump: &Dump, hooks: &[Hook]) -> bool {
             _ => !target.starts_with("KUBE-"),
         }
     };
-    let is_plain = |chain: &Chain| !has_policy_drop(chain) && !chain.rules.iter().any(decides);
-    let of = |(hook, tables): &Hook| {
-        let hook = *hook;
-        tables.iter().filter_map(move |table| dump.chain(table, hook))
-    };
-    !hooks.iter().flat_map(of).all(is_plain)
+    !has_policy_drop(chain) && !chain.rules.iter().any(decides)
+}
+
+/// The tables that others have rules or policies in.
+pub fn tables_of_others(dump: &Dump) -> impl Iterator<Item = &str> {
+    let has = |chain: &Chain| chain.policy.is_some() && !is_plain(dump, chain);
+    let tables = dump.tables.iter().filter(move |(_, table)| table.chains.values().any(has));
+    tables.map(|(name, _)| name.as_str())
 }
 
 fn has_policy_drop(chain: &Chain) -> bool {

@@ -13,7 +13,7 @@ mod shared;
 mod wanted;
 mod worse;
 
-pub use beyond::decides_at_input;
+pub use beyond::{decides_at_input, tables_of_others};
 pub use compare::faults;
 pub use emit::{ProxyOptions, WRITTEN_BY, emit};
 pub use follow::{follow, follow_inside};

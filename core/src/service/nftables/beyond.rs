@@ -122,6 +122,27 @@ impl Others {
         self.tables.is_empty()
     }
 
+    /// Those of tables that see packets elsewhere, in words.
+    pub(in crate::service) fn elsewhere(&self) -> impl Iterator<Item = String> {
+        self.elsewhere
+            .iter()
+            .map(|table| format!("table {table}: its packets are those of devices and bridges"))
+    }
+
+    /// Tables with a chain that the kernel asks and that has rules or drops the rest, but for chains that are known.
+    pub(in crate::service) fn deciding(
+        &self,
+        is_known: impl Fn(&str, &str) -> bool,
+    ) -> impl Iterator<Item = &str> {
+        let decides = |chain: &Chain| {
+            chain.base.as_ref().is_some_and(|base| base.drops_rest || !chain.rules.is_empty())
+        };
+        let tables = self.tables.iter().filter(move |(table, chains)| {
+            chains.iter().any(|(name, chain)| decides(chain) && !is_known(table, name))
+        });
+        tables.map(|(table, _)| table.as_str())
+    }
+
     /// What they do before translation.
     pub(super) fn before(&self, packet: &mut Packet) -> Outcomes {
         let hook = if packet.client == Client::Node { "output" } else { "prerouting" };

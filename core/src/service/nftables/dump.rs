@@ -151,6 +151,14 @@ pub fn parse_family(text: &str, family: &str) -> Result<Dump, DumpError> {
     read(&value)
 }
 
+/// The tables of others in a list of the whole ruleset, as one family's packets meet them.
+pub(in crate::service) fn others(text: &str, family: &str) -> Result<super::beyond::Others, DumpError> {
+    let value = json(text)?;
+    let items = value.get("nftables").and_then(Value::as_array);
+    let items = items.ok_or_else(|| DumpError::Shape { what: "this is other JSON".to_owned() })?;
+    Ok(super::beyond::read(items, family))
+}
+
 fn json(text: &str) -> Result<Value, DumpError> {
     serde_json::from_str(text).map_err(|error| DumpError::Json {
         line: error.line(),
