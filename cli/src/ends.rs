@@ -109,10 +109,11 @@ fn service_at(reference: &EndpointRef, port: Option<&PortRef>, cluster: &Cluster
     found.map(|key| (*key).clone())
 }
 
-/// What to say about a Service that was asked for by its address.
-pub(crate) fn about_address(reference: &EndpointRef, key: &ObjectKey) -> Option<String> {
+/// What to say about Services of which one was asked for by its address.
+pub(crate) fn about_address(reference: &EndpointRef, keys: &[&ObjectKey]) -> Option<String> {
     let EndpointRef::Address(address) = reference else { return None };
-    Some(format!("{address} is an address of svc/{key}: asked is what it leads to"))
+    let names: Vec<String> = keys.iter().map(|key| format!("svc/{key}")).collect();
+    Some(format!("{address} is an address of {}: asked is what it leads to", names.join(" and ")))
 }
 
 fn service_ref(key: &ObjectKey) -> EndpointRef {

@@ -12,6 +12,7 @@ use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::backends::Backend;
+use netlab_core::policy::clash::rivals;
 use netlab_core::policy::headless::{Behind, behind};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
@@ -76,8 +77,28 @@ impl Question {
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
         if let Some(key) = ends::service_named(&args.to.endpoint, wanted, globals, cluster) {
-            let Behind { port, protocol, backends: behind, note } =
+            let Behind { port, protocol, backends: mut behind, note } =
                 behind_service(args, wanted, cluster, &key)?;
+            let found = cluster.services.get(&key);
+            let addresses = match &args.to.endpoint {
+                EndpointRef::Address(address) => Some(vec![*address]),
+                EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
+            };
+            let addresses = addresses.unwrap_or_default();
+            let headless = found.is_some_and(|found| found.headless);
+            let mut notes = note.map_or_else(
+                || if headless { Vec::new() } else { about_service(&key, port, &behind) },
+                |note| vec![note],
+            );
+            let mut of_address = vec![&key];
+            for (rival, others) in rivals(cluster, &key, &addresses, (port, protocol)) {
+                notes.extend(about_service(rival, port, &others));
+                behind.extend(others);
+                of_address.push(rival);
+            }
+            notes.splice(0..0, ends::about_address(&args.to.endpoint, &of_address));
+            behind.sort();
+            behind.dedup();
             to = behind
                 .iter()
                 .map(|backend| backend.end.clone())
@@ -91,18 +112,6 @@ impl Question {
                 protocol: protocol.as_str().to_owned(),
                 port: Some(value(&published)),
             };
-            let headless = cluster.services.get(&key).is_some_and(|found| found.headless);
-            let mut notes = note.map_or_else(
-                || if headless { Vec::new() } else { about_service(&key, port, &behind) },
-                |note| vec![note],
-            );
-            notes.splice(0..0, ends::about_address(&args.to.endpoint, &key));
-            let found = cluster.services.get(&key);
-            let addresses = match &args.to.endpoint {
-                EndpointRef::Address(address) => Some(vec![*address]),
-                EndpointRef::Named { .. } => found.map(|found| found.cluster_ips.clone()),
-            };
-            let addresses = addresses.unwrap_or_default();
             let unaddressed = found.filter(|found| addresses.is_empty() && found.awaits_cluster_ip());
             notes.extend(unaddressed.map(|found| {
                 let of = if found.internal_local { ", of all nodes, though it has internalTrafficPolicy Local" } else { "" };

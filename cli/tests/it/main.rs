@@ -32,6 +32,7 @@ mod leftovers;
 mod lint;
 mod progress;
 mod run;
+mod service_clash;
 mod service_conntrack;
 mod service_endpoints;
 mod service_netns;

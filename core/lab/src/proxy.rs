@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use netlab_core::model::cluster::Cluster;
+use netlab_core::model::port::Protocol;
 use netlab_core::model::service::AddressType;
-use netlab_core::service::expected::{Action, ExpectedPort, expected};
+use netlab_core::service::expected::{Action, ExpectedPort, FrontendKey, expected};
 use netlab_core::service::iptables::{self, ProxyOptions};
 use netlab_core::service::nftables::{self, Layout};
 use netlab_node::Netns;
@@ -68,6 +69,8 @@ pub struct Only<'a> {
     pub service: &'a str,
     /// The endpoint to which it leads.
     pub endpoint: SocketAddr,
+    /// The address by which it is asked: others that claim it too are left out.
+    pub asked: SocketAddr,
 }
 
 /// The rules of one family for one node, as text.
@@ -111,6 +114,22 @@ fn nodes(lab: &Lab) -> Vec<String> {
     nodes.collect()
 }
 
+/// Leaves the other Services out that claim what is asked for.
+fn leave_rivals_out(ports: &mut Vec<ExpectedPort>, only: Only<'_>) {
+    let is_asked = |key: &FrontendKey| {
+        key.port == only.asked.port() && key.address.is_none_or(|address| address == only.asked.ip())
+    };
+    let is_it = |port: &ExpectedPort| port.name.to_string() == only.service;
+    let own = ports.iter().filter(|port| is_it(port)).flat_map(|port| &port.frontends);
+    let protocols: Vec<Protocol> =
+        own.filter(|frontend| is_asked(&frontend.key)).map(|frontend| frontend.key.protocol).collect();
+    let is_rival = |port: &ExpectedPort| {
+        let mut keys = port.frontends.iter().map(|frontend| &frontend.key);
+        keys.any(|key| is_asked(key) && protocols.contains(&key.protocol))
+    };
+    ports.retain(|port| is_it(port) || !is_rival(port));
+}
+
 /// The same on one node, where one Service may be led to one endpoint only.
 pub fn program_node(
     lab: &Lab,
@@ -123,6 +142,7 @@ pub fn program_node(
     for family in [AddressType::Ipv4, AddressType::Ipv6] {
         let mut ports = expected(cluster, node, family);
         if let Some(only) = only.filter(|only| AddressType::of(only.endpoint.ip()) == family) {
+            leave_rivals_out(&mut ports, only);
             for port in ports.iter_mut().filter(|port| port.name.to_string() == only.service) {
                 for set in [&mut port.cluster, &mut port.local, &mut port.on_node] {
                     set.retain(|endpoint| *endpoint == only.endpoint);

@@ -201,7 +201,7 @@ pub fn led(
             let way = |(address, port): (IpAddr, &ServicePort)| {
                 let found = translation(site, address, port.port, port.protocol)?;
                 let end = |to: &SocketAddr| all.get(&(to.ip(), port.protocol, to.port())).cloned();
-                Some(found.endpoints.iter().filter_map(end).collect::<BTreeSet<End>>())
+                Some(found.endpoints.keys().filter_map(end).collect::<BTreeSet<End>>())
             };
             asked().map(|(address, port)| (address, port, way((address, port)).unwrap_or_default())).collect()
         });

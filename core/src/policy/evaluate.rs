@@ -4,12 +4,14 @@
 //! from the entries that decided. Where pairs of one question differ, the verdict is `mixed` and says how; where
 //! the API leaves it open, it is `undefined` and says why. Nothing is guessed.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netlab_ebpf::reason::{Reason, Tier};
 use serde::Serialize;
 
 use super::change::Verdict;
+use super::clash::{Clash, clashes};
 use super::frontends::{node_port, proxying_balancer};
 use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
@@ -211,12 +213,21 @@ pub fn evaluate(cluster: &Cluster, rulesets: &Rulesets, query: &Query) -> Result
 /// Answers one of many questions: the trial is of the same rulesets.
 pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query: &Query) -> Evaluation {
     let (pairs, mut notes) = pairs(cluster, query);
-    let answers: Vec<PairEvaluation> =
+    let mut answers: Vec<PairEvaluation> =
         pairs.iter().map(|pair| pair_evaluation(cluster, rulesets, trial, pair)).collect();
     let mut verdicts: Vec<Verdict> = answers.iter().map(|answer| answer.verdict).collect();
+    let mut shared = BTreeSet::new();
+    for (answer, clash) in answers.iter_mut().zip(clashes(cluster, query, &pairs, &verdicts)) {
+        let Some(Clash { words, settled }) = clash else { continue };
+        if settled {
+            shared.insert(words);
+        } else {
+            answer.undefined.get_or_insert(words);
+        }
+    }
     verdicts.sort_unstable();
     verdicts.dedup();
-    let undefined: std::collections::BTreeSet<(&String, &str)> = answers
+    let undefined: BTreeSet<(&String, &str)> = answers
         .iter()
         .filter_map(|answer| {
             let tables = match answer.verdict {
@@ -235,6 +246,7 @@ pub fn evaluate_on(cluster: &Cluster, rulesets: &Rulesets, trial: &Trial, query:
     notes.extend(
         undefined.into_iter().map(|(why, do_so)| format!("undefined({why}): netlab's tables {do_so}")),
     );
+    notes.extend(shared);
     notes.extend(dependencies(cluster, &pairs));
     let asked: Vec<(&Pair, &PairEvaluation)> = pairs.iter().zip(&answers).collect();
     notes.extend(open_address::notes(cluster, rulesets, &asked));
@@ -454,7 +466,7 @@ fn beside_primary(cluster: &Cluster, pair: &Pair) -> Option<String> {
 
 /// What else the verdict rests on, where the API leaves room.
 fn dependencies(cluster: &Cluster, pairs: &[Pair]) -> Vec<String> {
-    let mut notes = std::collections::BTreeSet::new();
+    let mut notes = BTreeSet::new();
     for pair in pairs {
         notes.extend(beside_primary(cluster, pair));
         for (end, peer_as_destination) in [(&pair.from, Some(&pair.to)), (&pair.to, None)] {

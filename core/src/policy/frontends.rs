@@ -53,7 +53,7 @@ impl Change {
         self.services = translated(site)
             .into_iter()
             .map(|(key, translation)| {
-                let deferrable = translation.endpoints.iter().all(|endpoint| has_hook(&endpoint.ip()));
+                let deferrable = translation.endpoints.keys().all(|endpoint| has_hook(&endpoint.ip()));
                 translation.frontend(key, deferrable, |address| classes.of(address))
             })
             .collect();
@@ -74,26 +74,29 @@ pub(super) fn own_addresses(site: Site<'_>) -> BTreeSet<IpAddr> {
 }
 
 /// What a packet is addressed to.
-type Key = (IpAddr, u16, Protocol);
+pub type Key = (IpAddr, u16, Protocol);
 
 /// What a node's proxy makes of packets of its pods to one address and port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
-    /// Whose the address is, as `namespace/name:port`.
+    /// Whose the address is, as `namespace/name:port`: of several whose endpoints there are.
     pub service: String,
-    /// Where they may come out.
-    pub endpoints: BTreeSet<SocketAddr>,
+    /// Where they may come out, and of which Service that is.
+    pub endpoints: BTreeMap<SocketAddr, String>,
     /// True when the endpoint sees an address of the node in place of the pod's.
     pub masquerades: bool,
 }
 
 impl Translation {
     fn add(&mut self, port: &ExpectedPort, frontend: &ExpectedFrontend) {
-        // Which of two Services with one address is asked is chance: either may be.
+        // Which of two Services with one address is asked is chance ([`super::clash`]): either may be.
+        let name = port.name.to_string();
         if self.service.is_empty() {
-            self.service = port.name.to_string();
+            self.service.clone_from(&name);
         }
-        self.endpoints.extend(endpoints(port, frontend));
+        for endpoint in endpoints(port, frontend) {
+            self.endpoints.entry(endpoint).or_insert_with(|| name.clone());
+        }
         self.masquerades |= frontend.kind != RouteKind::ClusterIp && !port.policy.external_local;
     }
 
@@ -105,7 +108,7 @@ impl Translation {
         class_of: impl Fn(IpAddr) -> u32,
     ) -> Frontend {
         let mut targets: BTreeMap<(u32, u16), Vec<IpAddr>> = BTreeMap::new();
-        for endpoint in &self.endpoints {
+        for endpoint in self.endpoints.keys() {
             targets.entry((class_of(endpoint.ip()), endpoint.port())).or_default().push(endpoint.ip());
         }
         let targets = targets

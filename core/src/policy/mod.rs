@@ -10,6 +10,7 @@
 pub mod backends;
 pub mod change;
 pub mod claims;
+pub mod clash;
 mod classes;
 mod compile;
 pub mod connections;

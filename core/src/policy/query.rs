@@ -12,7 +12,7 @@ use super::frontends::{Site, translation};
 use super::outside::Rewriting;
 use crate::model::cluster::{Cluster, ObjectKey, Pod};
 use crate::model::port::Protocol;
-use crate::model::service::AddressType;
+use crate::model::service::{AddressType, Service as ServiceObject};
 
 /// One end of a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -274,14 +274,14 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
     if policed.is_none() {
         // A node's own packets are judged where they arrive alone; which endpoints it is led to, its proxy decides.
         return match endpoint {
-            Some(endpoint) if !found.endpoints.contains(&endpoint) => {
+            Some(endpoint) if !found.endpoints.contains_key(&endpoint) => {
                 Asked::Not(format!("the proxy of node {node} does not use endpoint {endpoint}"))
             }
             _ => Asked::Direct,
         };
     }
     // Each has its own source port: the node leads a connection that it knows to where it led it before.
-    let pair = |to: End, at: SocketAddr, number: usize| Pair {
+    let pair = |to: End, (at, service): (SocketAddr, &String), number: usize| Pair {
         from: direct.from.clone(),
         to,
         tuple: Tuple {
@@ -292,7 +292,7 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
         },
         rewritten_for: None,
         via: Some(Via {
-            service: found.service.clone(),
+            service: service.clone(),
             address,
             port,
             node: node.clone(),
@@ -300,15 +300,18 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
             masquerades: found.masquerades || at.ip() == tuple.source,
         }),
     };
-    match endpoint {
-        Some(endpoint) if found.endpoints.contains(&endpoint) => {
-            Asked::Translated(vec![pair(direct.to.clone(), endpoint, 0)])
+    match endpoint.map(|endpoint| (endpoint, found.endpoints.get(&endpoint))) {
+        Some((endpoint, Some(service))) => {
+            Asked::Translated(vec![pair(direct.to.clone(), (endpoint, service), 0)])
         }
-        Some(endpoint) => Asked::Not(format!("the proxy of node {node} does not use endpoint {endpoint}")),
+        Some((endpoint, None)) => {
+            Asked::Not(format!("the proxy of node {node} does not use endpoint {endpoint}"))
+        }
         None => {
             let numbered = found.endpoints.iter().enumerate();
             let to = |endpoint: &SocketAddr| owner(cluster, endpoint.ip());
-            Asked::Translated(numbered.map(|(number, at)| pair(to(at), *at, number)).collect())
+            let pairs = numbered.map(|(number, (at, service))| pair(to(at), (*at, service), number));
+            Asked::Translated(pairs.collect())
         }
     }
 }
@@ -331,15 +334,15 @@ fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<Stri
     }
     let protocol = all.first()?.protocol;
     let address = addresses.iter().find(|one| one.is_ipv4() == direct.tuple.destination.is_ipv4())?;
-    let (key, service) = cluster.services.iter().find(|(_, service)| {
+    let mut services = cluster.services.iter().filter(|(_, service)| {
         let external = service.load_balancer_ips.iter().chain(&service.external_ips);
         let mut all = external.chain(&service.cluster_ips);
         all.any(|one| one == address) && service.has_port(*port, protocol)
-    })?;
-    match Rewriting::at(service, *address)? {
+    });
+    services.find_map(|(key, service)| match Rewriting::at(service, *address)? {
         Rewriting::ClusterIp => of_cluster_ip(key),
         Rewriting::TrafficPolicy => Some(format!("svc/{key} (externalTrafficPolicy Cluster)")),
-    }
+    })
 }
 
 /// Whether an address is neither a pod's, known or not, nor a node's.
@@ -358,9 +361,18 @@ pub(super) fn outside_of_ranges(
     (from, source): (&End, IpAddr),
     (address, port, protocol): (IpAddr, u16, Protocol),
 ) -> Option<String> {
-    let (key, service) = cluster.services.iter().find(|(_, service)| {
+    let mut services = cluster.services.iter().filter(|(_, service)| {
         service.load_balancer_ips.contains(&address) && service.has_port(port, protocol)
-    })?;
+    });
+    services.find_map(|named| outside_of_ranges_of(cluster, named, (from, source), address))
+}
+
+fn outside_of_ranges_of(
+    cluster: &Cluster,
+    (key, service): (&ObjectKey, &ServiceObject),
+    (from, source): (&End, IpAddr),
+    address: IpAddr,
+) -> Option<String> {
     let ranges = service.source_ranges_of(AddressType::of(address));
     if ranges.is_empty() {
         return None;

@@ -161,7 +161,7 @@ impl Trial {
         });
         let Some((found, key)) = found else { return BTreeMap::new() };
         let own = own_addresses(site);
-        let deferrable = found.endpoints.iter().all(|endpoint| !own.contains(&endpoint.ip()));
+        let deferrable = found.endpoints.keys().all(|endpoint| !own.contains(&endpoint.ip()));
         services(&[found.frontend(key, deferrable, |address| self.image.class_of(address))])
     }
 }

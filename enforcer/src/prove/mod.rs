@@ -20,6 +20,8 @@ use std::collections::BTreeSet;
 
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::Cluster;
+use netlab_core::policy::change::Verdict;
+use netlab_core::policy::clash::clashes;
 use netlab_core::policy::query::{End, Pair, Query, pairs, policed_pod};
 use netlab_core::policy::trial::{Egress, Trial};
 use netlab_core::policy::{Compiled, Limits, Numbers, Rulesets, Scope, compile_with};
@@ -165,8 +167,14 @@ fn prove_interfered(
         Datapath::Nft => Egress::AfterTranslation,
         Datapath::Tc | Datapath::None => Egress::BeforeTranslation,
     };
-    let predictions: Vec<Prediction> =
+    let mut predictions: Vec<Prediction> =
         pairs.iter().map(|pair| Prediction::new(cluster, &loaded.wire, &trial, pair, seen)).collect();
+    let tables: Vec<Verdict> = predictions.iter().map(|prediction| prediction.tables).collect();
+    for (prediction, clash) in predictions.iter_mut().zip(clashes(cluster, query, &pairs, &tables)) {
+        if let Some(clash) = clash.filter(|clash| !clash.settled) {
+            prediction.leave_open(clash.words);
+        }
+    }
     let mut place = match datapath {
         Datapath::Tc => Some(Enforced::Tc(TcPlace::build(cluster, &rulesets, &pairs, interfere)?)),
         Datapath::Nft => Some(Enforced::Nft(NftPlace::build(cluster, &rulesets, &pairs, interfere)?)),

@@ -157,7 +157,7 @@ pub(super) fn change(
 pub(super) fn lead(cluster: &Cluster, lab: &Lab, pair: &Pair, mode: ProxyMode) -> Result<(), ProveError> {
     let Some(via) = &pair.via else { return Ok(()) };
     let endpoint = SocketAddr::new(pair.tuple.destination, pair.tuple.destination_port);
-    let only = proxy::Only { service: &via.service, endpoint };
+    let only = proxy::Only { service: &via.service, endpoint, asked: SocketAddr::new(via.address, via.port) };
     Ok(proxy::program_node(lab, cluster, &via.node, mode, Some(only))?)
 }
 

@@ -11,6 +11,7 @@ use netlab_core::model::port::{PortRange, Protocol};
 use netlab_core::model::service::{Service, ServicePort};
 use netlab_core::policy::Scope;
 use netlab_core::policy::backends::{backends, led, service, service_port};
+use netlab_core::policy::clash::{self, claimants};
 use netlab_core::policy::connections::exposure::{Exposure, Future};
 use netlab_core::policy::connections::{
     Allowed, Connections as Answer, Focus, HostNetwork, OpenBlock, alone, as_if_running, connections,
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &Connections, globals: &Globals, terminal: &Terminal) ->
     let behind = to.and_then(|to| Some((to, ends::service_named(to, port, globals, &input.loaded.cluster)?)));
     let mut of_service = BehindService::default();
     let ports = if let Some((to, key)) = behind {
-        notes.extend(ends::about_address(to, &key));
+        notes.extend(ends::about_address(to, &[&key]));
         of_service = ports_behind(to, &key, port, &input.loaded.cluster, &mut notes)?;
         // A Service that leads nowhere lists nothing.
         of_service.ports.is_empty().then(|| Allowed::from_ranges([]))
@@ -284,6 +285,16 @@ fn ports_behind(
         EndpointRef::Address(address) => vec![*address],
         EndpointRef::Named { .. } => found.cluster_ips.clone(),
     };
+    for port in &chosen {
+        for address in &addresses {
+            let asked = (*address, port.port, port.protocol);
+            let services: Vec<&ObjectKey> =
+                claimants(cluster, asked).into_iter().map(|(key, _)| key).collect();
+            if services.len() > 1 {
+                notes.push(format!("{}; listed is what svc/{key} leads to", clash::words(&services, asked)));
+            }
+        }
+    }
     let led = led(cluster, key, &chosen, &addresses);
     if led.is_some() && !ports.is_empty() {
         notes.push(format!(
