@@ -13,9 +13,11 @@ use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
 use netlab_core::policy::backends::Backend;
 use netlab_core::policy::clash::rivals;
+use netlab_core::policy::frontends::node_port;
 use netlab_core::policy::headless::{Behind, behind};
 use netlab_core::policy::query::{End, Query, Service, pairs, policed_pod};
 use netlab_core::policy::{Compiled, Limits, Numbers, Scope, compile_with};
+use netlab_core::service::{left_out, unknown_hints};
 use serde::Serialize;
 
 use crate::args::globals::Globals;
@@ -37,6 +39,8 @@ pub(crate) struct Question {
 /// A Service as the destination.
 #[derive(Debug)]
 pub(crate) struct NamedService {
+    /// Which, and others that have the address that it was named by.
+    keys: Vec<ObjectKey>,
     /// Clients know its pods' own addresses: no proxy is between them.
     pub(crate) headless: bool,
     /// What to say about it.
@@ -120,9 +124,14 @@ impl Question {
                 )
             }));
             let unaddressed = unaddressed.map(|_| key.clone());
+            let keys: Vec<ObjectKey> = of_address.into_iter().cloned().collect();
+            if behind.is_empty() {
+                let of = |key: &ObjectKey| Some(left_out(cluster, key, cluster.services.get(key)?));
+                notes.extend(keys.iter().filter_map(of).flatten());
+            }
             let service = Service::Backends { all: behind, addresses, port, unaddressed };
             let query = Query { from, to, service };
-            return Ok(Self { query, asked, service: Some(NamedService { headless, notes }) });
+            return Ok(Self { query, asked, service: Some(NamedService { keys, headless, notes }) });
         }
         let service = service(args, wanted, cluster, &to)?;
         let (protocol, port) = match &service {
@@ -144,6 +153,31 @@ impl Question {
 }
 
 impl Question {
+    /// What is not known of the endpoints of Services that it meets, in words; hints only where `some` of the endpoints may be
+    /// judged otherwise than others, as nobody uses more for them.
+    pub(crate) fn unknown_endpoints(&self, cluster: &Cluster, some: bool) -> Vec<String> {
+        let (pairs, _) = pairs(cluster, &self.query);
+        let named = self.service.iter().flat_map(|service| service.keys.iter().cloned());
+        let met = pairs.iter().filter_map(|pair| match &pair.via {
+            Some(via) => {
+                let (namespace, name) = via.service.split_once(':')?.0.split_once('/')?;
+                Some(ObjectKey::new(namespace, name))
+            }
+            // One whose endpoints are all unknown is not translated.
+            None => node_port(cluster, pair.tuple.destination_port, None)
+                .filter(|_| matches!(pair.to, End::Node(_)))
+                .cloned(),
+        });
+        let services: BTreeSet<ObjectKey> = named.chain(met).collect();
+        let of = |key: &ObjectKey| {
+            let Some(service) = cluster.services.get(key) else { return Vec::new() };
+            let mut unknown = left_out(cluster, key, service);
+            unknown.extend(unknown_hints(cluster, key, service).filter(|_| some));
+            unknown
+        };
+        services.iter().flat_map(of).collect()
+    }
+
     /// The pods whose tables it needs: those that it names, and those behind an address of a Service.
     pub(crate) fn pods(&self, cluster: &Cluster) -> BTreeSet<ObjectKey> {
         let (pairs, _) = pairs(cluster, &self.query);

@@ -75,7 +75,7 @@ pub(crate) fn render(evaluation: &Evaluation, subject: &str, wide: bool) -> Stri
     for note in evaluation.notes.iter().filter(|note| !said.contains(note)) {
         rows.plain("note", note);
     }
-    for text in &evaluation.not_examined {
+    for text in evaluation.not_examined.iter().filter(|text| !evaluation.notes.contains(text)) {
         rows.plain("not seen", text);
     }
     rows.finish()

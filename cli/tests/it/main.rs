@@ -37,6 +37,7 @@ mod service_conntrack;
 mod service_endpoints;
 mod service_netns;
 mod service_trace;
+mod service_unknown;
 mod services;
 mod tie;
 mod transcripts;

@@ -3,6 +3,8 @@
 //! Invariant: one entry per service port and address family; addresses are texts as the proxy sorts them; what was
 //! assumed or left out is said in words, and nothing is concluded that [`super::select`] does not say.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::select::{Mode, NodeTopology, Outcome, Reason, Selection, TrafficPolicy, select};
@@ -244,7 +246,10 @@ pub fn endpoints(cluster: &Cluster, asked: Asked<'_>, nodes: &[String]) -> Servi
         assumed,
         not_proxied,
         nodes: answers,
-        not_examined: unknown_slices(cluster, key, service).into_iter().collect(),
+        not_examined: unknown_slices(cluster, key, service)
+            .into_iter()
+            .chain(unknown_hints(cluster, key, service))
+            .collect(),
     }
 }
 
@@ -263,6 +268,38 @@ pub fn unknown_slices(cluster: &Cluster, key: &ObjectKey, service: &Service) -> 
              the input has none"
         )
     })
+}
+
+/// That hints which the controller writes in proportion to CPUs are not predicted, in words; `None` where the slices are
+/// given, and where it writes none: for fewer than two zones or endpoints (`topologycache/topologycache.go`).
+#[must_use]
+pub fn unknown_hints(cluster: &Cluster, key: &ObjectKey, service: &Service) -> Option<String> {
+    if !service.topology_auto || not_proxied(service).is_some() {
+        return None;
+    }
+    let slices = slices::of(cluster, key, service, slices::ENDPOINTS_PER_SLICE);
+    let ready = |family| {
+        let of_family = slices.slices.values().filter(move |slice| slice.address_type == family);
+        of_family.flat_map(|slice| &slice.endpoints).filter(|endpoint| endpoint.ready).count()
+    };
+    let nodes = || cluster.nodes.values().filter(|node| node.declared);
+    let zones: BTreeSet<&String> = nodes().filter_map(|node| node.labels.get(ZONE)).collect();
+    let may_have = slices.predicted
+        && [AddressType::Ipv4, AddressType::Ipv6].into_iter().any(|family| ready(family) > 1)
+        && (zones.len() > 1 || nodes().next().is_none());
+    may_have.then(|| {
+        format!(
+            "hints of svc/{key} in proportion to CPUs (topology-mode: Auto), which are not predicted: with them nodes use \
+             only some of its endpoints"
+        )
+    })
+}
+
+/// Which pods are no endpoints of a Service since the input does not have their Nodes, in words.
+#[must_use]
+pub fn left_out(cluster: &Cluster, key: &ObjectKey, service: &Service) -> Vec<String> {
+    let slices = slices::of(cluster, key, service, slices::ENDPOINTS_PER_SLICE);
+    slices.left_out.iter().map(|what| format!("endpoints of svc/{key}: {what}")).collect()
 }
 
 /// Whether the input has slices of any Service, as a dump has; those that are only mirrored do not tell.

@@ -26,8 +26,8 @@ pub mod trace;
 
 pub use backends::backends;
 pub use endpoints::{
-    Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints, not_proxied,
-    unknown_slices,
+    Asked, NodeEndpoints, PortEndpoints, Route, RouteKind, ServiceEndpoints, endpoints, left_out,
+    not_proxied, unknown_hints, unknown_slices,
 };
 pub use families::families;
 pub use port_name::ServicePortName;

@@ -32,6 +32,8 @@ pub struct Slices<'a> {
     pub predicted: bool,
     /// What the prediction had to assume, in words.
     pub assumed: Vec<String>,
+    /// Pods that it leaves out since the input does not have their Nodes, in words; among those, too.
+    pub left_out: Vec<String>,
 }
 
 impl Slices<'_> {
@@ -72,7 +74,12 @@ fn or_predicted<'a>(
         let assumed = given.values().any(|slice| slice.mirrored).then(|| {
             "its Endpoints object is taken for the slices that the EndpointSliceMirroring controller makes of it".to_owned()
         });
-        Slices { slices: given, predicted: false, assumed: assumed.into_iter().collect() }
+        Slices {
+            slices: given,
+            predicted: false,
+            assumed: assumed.into_iter().collect(),
+            left_out: Vec::new(),
+        }
     }
 }
 
@@ -104,7 +111,8 @@ impl<'a> ByService<'a> {
 /// What the controller would write if it started now.
 #[must_use]
 pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit: usize) -> Slices<'a> {
-    let mut predicted = Slices { slices: BTreeMap::new(), predicted: true, assumed: Vec::new() };
+    let mut predicted =
+        Slices { slices: BTreeMap::new(), predicted: true, assumed: Vec::new(), left_out: Vec::new() };
     let Some(selector) = &service.selector else {
         // Whoever writes slices for it is not the controller.
         return Slices { predicted: false, ..predicted };
@@ -150,13 +158,10 @@ pub fn predict<'a>(cluster: &Cluster, key: &ObjectKey, service: &Service, limit:
             [] => continue,
         };
         predicted
-            .assumed
+            .left_out
             .push(format!("{pods} {are} left out: the input has Nodes, and none is called {node}"));
     }
-    if service.topology_auto {
-        let what = "hints in proportion to CPUs (topology-mode: Auto) are not predicted";
-        predicted.assumed.push(what.to_owned());
-    }
+    predicted.assumed.extend(predicted.left_out.iter().cloned());
     for ((address_type, ports), endpoints) in groups {
         for chunk in endpoints.chunks(limit.max(1)) {
             let slice = EndpointSlice {

@@ -21,6 +21,7 @@ use netlab_core::policy::frontends::node_port;
 use netlab_core::policy::headless::behind;
 use netlab_core::policy::outside::Outside;
 use netlab_core::policy::query::{End, owner};
+use netlab_core::service::{left_out, unknown_hints};
 use serde::Serialize;
 
 use crate::args::globals::{Format, Globals};
@@ -263,6 +264,8 @@ fn ports_behind(
 ) -> Result<BehindService, Failure> {
     let unusable = |error| ends::unusable("--to", to, &error);
     let found = service(cluster, key).map_err(unusable)?;
+    notes.extend(left_out(cluster, key, found));
+    notes.extend(unknown_hints(cluster, key, found));
     if found.headless {
         let ports = ports_of_headless(to, (key, found), wanted, cluster, notes)?;
         return Ok(BehindService { ports, ..BehindService::default() });

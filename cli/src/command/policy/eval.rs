@@ -73,7 +73,10 @@ pub(crate) fn run(args: &Eval, globals: &Globals, terminal: &Terminal) -> Result
         evaluate(&input.loaded.cluster, &compiled.rulesets, &question.query).map_err(|error| {
             Failure::unreadable("the policies make tables that cannot be used").because(&error)
         })?;
-    let incomplete = !input.not_examined.is_empty();
+    let differs = evaluation.verdict.settled().is_none();
+    let unknown = question.unknown_endpoints(&input.loaded.cluster, differs);
+    let incomplete = !input.not_examined.is_empty() || !unknown.is_empty();
+    evaluation.not_examined.extend(unknown);
     let not_examined = input.not_examined.into_iter().chain(evaluation.not_examined.iter().cloned());
     let not_examined: Vec<String> = not_examined.collect();
     if let Some(service) = &question.service {

@@ -65,7 +65,9 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     let input = load::input(globals, terminal)?;
     let question = Question::new(&args.packet, globals, &input.loaded.cluster)?;
     if let (true, Some(service)) = (question.query.to.is_empty(), &question.service) {
-        return Err(Failure::unreadable("there is nowhere to send to").caused_by(service.notes.join("; ")));
+        return Err(
+            Failure::new(Exit::CannotTell, "there is nowhere to send to").caused_by(service.notes.join("; "))
+        );
     }
     let (datapath, obstacle) = choose(args.backend)?;
     if let Some(limit) = globals.timeout {
@@ -83,6 +85,12 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
         return Err(Failure::new(Exit::CannotTell, "there was nothing to prove"));
     };
     let mut not_examined = input.not_examined;
+    let differs = rest.iter().any(|proof| verdict(proof) != verdict(shown));
+    let unknown = question.unknown_endpoints(&input.loaded.cluster, differs);
+    for what in &unknown {
+        terminal.remark(what);
+    }
+    not_examined.extend(unknown);
     let incomplete = !not_examined.is_empty();
     not_examined.extend(proven.proofs.iter().flat_map(|proof| proof.not_examined.iter().cloned()));
     if proven.proofs.iter().any(|proof| proof.via.is_some()) {
@@ -99,9 +107,9 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     };
     let envelope = Envelope::new("Proof", answer, not_examined);
     let subject = question.asked.to_string();
-    let mixed = rest.iter().any(|proof| verdict(proof) != verdict(shown));
-    terminal
-        .answer(&envelope, |_| render(shown, &subject, mixed, &input.loaded.texts) + &others(shown, &rest))?;
+    terminal.answer(&envelope, |_| {
+        render(shown, &subject, differs, &input.loaded.texts) + &others(shown, &rest)
+    })?;
     if shown.outcome == ProofOutcome::Contradicted {
         dump(&envelope, &input.loaded, terminal)?;
     }
@@ -169,6 +177,8 @@ fn ready_for_nft() -> Result<(), String> {
 
 pub(super) fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
     let exit = match error.blame() {
+        // The question is one, and `policy eval` says undefined.
+        Blame::Input if matches!(error, ProveError::NothingToSend { .. }) => Exit::CannotTell,
         Blame::Input => Exit::CannotRead,
         Blame::Kernel => Exit::NotAllowed,
         Blame::Bug => Exit::CannotTell,

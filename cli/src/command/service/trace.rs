@@ -12,7 +12,7 @@ use netlab_core::service::conntrack::{ServiceConntrack, judge};
 use netlab_core::service::expected::{ExpectedPort, expected, expected_of};
 use netlab_core::service::iptables::ProxyOptions;
 use netlab_core::service::trace::{Rules, ServiceTrace, Status, trace};
-use netlab_core::service::{families, not_proxied, unknown_slices};
+use netlab_core::service::{families, left_out, not_proxied, unknown_hints, unknown_slices};
 
 use serde::Serialize;
 
@@ -40,8 +40,11 @@ pub(crate) fn run(args: &Trace, globals: &Globals, terminal: &Terminal) -> Resul
         ));
     }
     let mut not_examined = input.not_examined;
-    let unknown = cluster.services.get(&key).and_then(|service| unknown_slices(cluster, &key, service));
-    not_examined.extend(unknown);
+    if let Some(service) = cluster.services.get(&key) {
+        not_examined.extend(unknown_slices(cluster, &key, service));
+        not_examined.extend(left_out(cluster, &key, service));
+        not_examined.extend(unknown_hints(cluster, &key, service));
+    }
     let conntrack = match &evidence.connections {
         Some((source, entries)) => Some(judge(source, entries, &question.everywhere()?)),
         None => None,
