@@ -156,6 +156,13 @@ impl Question {
     /// What is not known of the endpoints of Services that it meets, in words; hints only where `some` of the endpoints may be
     /// judged otherwise than others, as nobody uses more for them.
     pub(crate) fn unknown_endpoints(&self, cluster: &Cluster, some: bool) -> Vec<String> {
+        // Seldom, and there may be many questions.
+        let is_there = |node: &String| cluster.nodes.get(node).is_some_and(|node| node.declared);
+        if cluster.pods.values().all(|pod| pod.node.as_ref().is_none_or(is_there))
+            && !cluster.services.values().any(|service| service.topology_auto)
+        {
+            return Vec::new();
+        }
         let (pairs, _) = pairs(cluster, &self.query);
         let named = self.service.iter().flat_map(|service| service.keys.iter().cloned());
         let met = pairs.iter().filter_map(|pair| match &pair.via {

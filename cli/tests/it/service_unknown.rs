@@ -77,6 +77,7 @@ fn a_pod_on_a_node_that_the_input_does_not_have_is_named() {
             assert_eq!((run.code, &value["complete"]), (Some(3), &false.into()), "{to}: {value}");
             let named = value["notExamined"].as_array().expect("a list").iter().any(|what| what == LEFT_OUT);
             assert!(named, "{to}: {value}");
+            assert_eq!(run.stderr.contains(LEFT_OUT), command.contains(&"prove"), "{}", run.stderr);
             let (run, value) = ask(command, to, &known);
             assert_eq!(run.code, Some(0), "{to}: {value}");
             assert!(!value["notExamined"].to_string().contains("left out"), "{value}");
@@ -162,4 +163,29 @@ fn a_proof_of_what_leads_nowhere_cannot_tell() {
         let (run, _) = ask(&PROVE, to, &text);
         assert_eq!(run.code, Some(3), "{why}: {}{}", run.stdout, run.stderr);
     }
+}
+
+#[test]
+fn claims_say_what_is_not_known_of_endpoints() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let claims = directory.path().join("claims.yaml");
+    let text = "claims:\n- {from: x/client, to: 'svc/x/s:80', expect: allow}\n";
+    std::fs::write(&claims, text).expect("written");
+    let tried = |text: &str| {
+        let question = ["policy", "test", "-f", "-", claims.to_str().expect("UTF-8"), "-o", "json"];
+        let run = netlab_reading(text, &question);
+        let value: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        (run.code, value["notExamined"].clone(), run.stderr)
+    };
+    let (code, not_examined, told) = tried(&world("", &[("a", "n1", "v1"), ("b", "n9", "v2")]));
+    assert_eq!((code, not_examined), (Some(3), [LEFT_OUT].into()));
+    assert!(told.contains(LEFT_OUT), "{told}");
+    let none = Value::Array(Vec::new());
+    assert_eq!(
+        tried(&world(AUTO, &[("a", "n1", "v1"), ("b", "n2", "v1")])),
+        (Some(0), none, String::new()),
+        "whichever hints choose"
+    );
+    let (_, not_examined, _) = tried(&world(AUTO, &[("a", "n1", "v1"), ("b", "n2", "v2")]));
+    assert_eq!(not_examined, Value::from([HINTS]));
 }

@@ -1,6 +1,6 @@
 //! `netlab policy test`: do the claims hold?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netlab_core::diagnostic::{Diagnostic, Severity};
 use netlab_core::endpoint_ref::PortRef;
@@ -55,10 +55,21 @@ pub(crate) fn run(args: &Test, globals: &Globals, terminal: &Terminal) -> Result
     let compiled = compile(&loaded, &scope(asked.iter().map(|(_, question)| question), &loaded.cluster))?;
     let judge = Judge::new(&loaded.cluster, &compiled.rulesets)?;
     let mut proofs = kernel(args, &loaded, &asked, globals, terminal)?;
+    let mut unknown = BTreeSet::new();
     let tried: Vec<Tried> = asked
         .into_iter()
-        .map(|(claim, question)| judge.try_claim(claim, question, proofs.as_mut().and_then(Iterator::next)))
+        .map(|(claim, question)| {
+            // Hints choose among endpoints: a claim that holds of all holds of those.
+            let [fewest, all] = [false, true].map(|some| question.unknown_endpoints(&loaded.cluster, some));
+            let tried = judge.try_claim(claim, question, proofs.as_mut().and_then(Iterator::next));
+            unknown.extend(if tried.status == Status::Holds { fewest } else { all });
+            tried
+        })
         .collect();
+    for what in &unknown {
+        terminal.remark(what);
+    }
+    not_examined.extend(unknown);
 
     let incomplete = !not_examined.is_empty();
     match terminal.format {
