@@ -79,8 +79,14 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
             "note: nftables is asked, since the eBPF program cannot be loaded here; see `netlab check`",
         );
     }
-    let proven = prove_by(&input.loaded, &question.query, datapath, args.proxy.into())
-        .map_err(|error| could_not_try(&error, terminal))?;
+    let proven = match prove_by(&input.loaded, &question.query, datapath, args.proxy.into()) {
+        Ok(proven) => proven,
+        // One to a Service that leads it nowhere is a question, and `policy eval` says undefined.
+        Err(ProveError::NothingToSend { why }) if question.service.is_some() => {
+            return Err(Failure::new(Exit::CannotTell, "there is nowhere to send to").caused_by(why));
+        }
+        Err(error) => return Err(could_not_try(&error, terminal)),
+    };
     let Some((shown, rest)) = most_important(&proven.proofs) else {
         return Err(Failure::new(Exit::CannotTell, "there was nothing to prove"));
     };
@@ -177,8 +183,6 @@ fn ready_for_nft() -> Result<(), String> {
 
 pub(super) fn could_not_try(error: &ProveError, terminal: &Terminal) -> Failure {
     let exit = match error.blame() {
-        // The question is one, and `policy eval` says undefined.
-        Blame::Input if matches!(error, ProveError::NothingToSend { .. }) => Exit::CannotTell,
         Blame::Input => Exit::CannotRead,
         Blame::Kernel => Exit::NotAllowed,
         Blame::Bug => Exit::CannotTell,
