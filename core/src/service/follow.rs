@@ -140,12 +140,14 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// What clients see when these endpoints answer and nobody else does.
+    /// What clients see when these endpoints answer, others refuse, and nobody else does anything.
     #[must_use]
-    pub fn symptom(&self, answering: &[SocketAddr]) -> Symptom {
-        let lost: f64 =
-            self.to.iter().filter(|(to, _)| !answering.contains(to)).map(|(_, share)| share).sum();
-        Symptom { timeout_share: round(self.silent + lost), refused_share: round(self.refused) }
+    pub fn symptom(&self, answering: &[SocketAddr], refuses: impl Fn(SocketAddr) -> bool) -> Symptom {
+        let (mut lost, mut refused) = (self.silent, self.refused);
+        for (to, share) in self.to.iter().filter(|(to, _)| !answering.contains(to)) {
+            *(if refuses(*to) { &mut refused } else { &mut lost }) += share;
+        }
+        Symptom { timeout_share: round(lost), refused_share: round(refused) }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Invariant: one entry per service port and family; a port is `ok` exactly when no fault of its own or of what all
 //! Services share was found; the symptom is that of the worst of its addresses.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
@@ -178,7 +180,10 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
     let shared = read.shared_faults();
     let mut not_examined = rules.not_examined();
     let mut open = Vec::new();
-    let of = |port| trace_port((rules, &read), port, (node, &shared), (&mut not_examined, &mut open));
+    let listening = Listening { ports, all: OnceCell::new() };
+    let of = |port| {
+        trace_port((rules, &read), (port, &listening), (node, &shared), (&mut not_examined, &mut open))
+    };
     let ports = ports.iter().map(of).collect();
     not_examined.extend(Open::told(open));
     not_examined.sort_unstable();
@@ -196,9 +201,24 @@ pub fn trace(rules: &Rules, ports: &[ExpectedPort], node: &str) -> ServiceTrace 
     }
 }
 
+/// Where something listens: endpoints of all ports, which few questions need.
+struct Listening<'a> {
+    ports: &'a [ExpectedPort],
+    all: OnceCell<BTreeSet<SocketAddr>>,
+}
+
+impl Listening<'_> {
+    /// Whether a pod that is an endpoint refuses what comes to a port of it: nobody's endpoint is there.
+    fn refuses(&self, endpoints: &[SocketAddr], to: SocketAddr) -> bool {
+        let all = || self.ports.iter().flat_map(|port| port.cluster.iter().chain(&port.local)).copied();
+        endpoints.iter().any(|endpoint| endpoint.ip() == to.ip())
+            && !self.all.get_or_init(|| all().collect()).contains(&to)
+    }
+}
+
 fn trace_port(
     (rules, read): (&Rules, &Read<'_>),
-    port: &ExpectedPort,
+    (port, listening): (&ExpectedPort, &Listening<'_>),
     (node, shared): (&str, &[Fault]),
     (not_examined, open): (&mut Vec<String>, &mut Vec<Open>),
 ) -> PortTrace {
@@ -216,7 +236,8 @@ fn trace_port(
             !followed.unanswered && (!followed.keep_source.contains(to) || port.on_node.contains(to))
         };
         let heard: Vec<SocketAddr> = answering.iter().filter(is_heard).copied().collect();
-        let sees = followed.shares.symptom(&heard);
+        let refuses = |to: SocketAddr| is_heard(&&to) && listening.refuses(answering, to);
+        let sees = followed.shares.symptom(&heard, refuses);
         let symptom =
             if answering.is_empty() { expected_end(action, sees, rules.refuses_all()) } else { sees };
         unread.extend(followed.unread);

@@ -2,7 +2,7 @@
 //! Service sees: each told with what clients see of it.
 
 use netlab_core::service::fault::{Difference, Fault, Kind};
-use netlab_core::service::follow::Symptom;
+use netlab_core::service::follow::{Client, Symptom};
 use netlab_core::service::trace::{PortTrace, ServiceTrace, Status};
 
 use crate::service_taxonomy::{SAVE, changed, of_save, with, without};
@@ -83,6 +83,45 @@ fn answers_that_are_dropped_are_none() {
     // KUBE-FORWARD lets answers through before.
     let late = after(SAVE, "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j DROP");
     assert_eq!(port(&of_save(&late), "t/web").status, Status::Ok);
+}
+
+/// Where packets come in, before they are translated: what follows the first is dropped there, or not tracked and so
+/// nobody's. Each was measured on a node with real clients.
+#[test]
+fn what_comes_in_after_the_first_packet_is_followed_from_the_start() {
+    let with = |table: &str, rule: &str| {
+        let chain = rule.split(' ').nth(1).expect("a chain");
+        format!("*{table}\n:{chain} ACCEPT [0:0]\n{rule}\nCOMMIT\n{SAVE}")
+    };
+    let all = [OUT; 2];
+    for (table, rule, service, [pods, node]) in [
+        ("mangle", "-A PREROUTING -p tcp -m tcp --sport 8080 -j DROP", "t/web", all),
+        ("mangle", "-A PREROUTING -m conntrack --ctstate ESTABLISHED -j DROP", "t/web", all),
+        ("raw", "-A PREROUTING -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -j DROP", "t/web", all),
+        ("mangle", "-A OUTPUT -m conntrack --ctstate ESTABLISHED -j DROP", "t/web", [NONE, OUT]),
+        ("raw", "-A PREROUTING -s 10.244.2.1/32 -j DROP", "t/web", [HALF; 2]),
+        ("raw", "-A PREROUTING -p tcp -m tcp --sport 8080 -j CT --notrack", "t/web", all),
+        ("raw", "-A PREROUTING -p tcp -m tcp --sport 8080 -j NOTRACK", "t/web", all),
+        ("raw", "-A PREROUTING -j CT --notrack", "t/web", all),
+        ("raw", "-A PREROUTING -p tcp -m tcp --sport 8081 -j CT --notrack", "t/web", [NONE; 2]),
+        ("raw", "-A PREROUTING -p udp -j CT --notrack", "t/web", [NONE; 2]),
+    ] {
+        let trace = of_save(&with(table, rule));
+        let port = port(&trace, service);
+        for (client, sees) in [(Client::Pod, pods), (Client::Node, node)] {
+            let found = port.addresses.iter().find(|address| address.from == client).expect("clients");
+            assert_eq!(
+                found.symptom,
+                sees,
+                "{table} {rule} {client:?} {:?}",
+                port.faults().collect::<Vec<_>>()
+            );
+        }
+        let broken = pods != NONE || node != NONE;
+        assert_eq!(port.status == Status::Broken, broken, "{table} {rule}");
+        let foreign = |fault: &Fault| fault.kind == Kind::Foreign && fault.place.table == table;
+        assert_eq!(port.faults().any(foreign), broken, "{table} {rule}: the rule is named");
+    }
 }
 
 #[test]

@@ -123,14 +123,6 @@ fn each_corruption_is_named_with_what_clients_see() {
             0.5,
         ),
         (
-            "a wrong port",
-            replaced(&good, "--to-destination 10.244.1.21:8080", "--to-destination 10.244.1.21:8081"),
-            last,
-            Difference::Wrong,
-            Kind::BackendTarget,
-            0.5,
-        ),
-        (
             "a probability of 0.2",
             replaced(&good, "--probability 0.50000000000", "--probability 0.20000000019"),
             first,
@@ -159,6 +151,18 @@ fn each_corruption_is_named_with_what_clients_see() {
         );
         assert_eq!(http.symptom, Symptom { timeout_share: timeout, refused_share: 0.0 }, "{name}");
     }
+}
+
+/// The pod is there and nothing listens at the port: it refuses, where an address that nobody has is silent.
+#[test]
+fn a_wrong_port_of_an_endpoint_is_refused() {
+    let ports = ports(HALF_BROKEN);
+    let good = emit(&ports, &options());
+    let wrong = replaced(&good, "--to-destination 10.244.1.21:8080", "--to-destination 10.244.1.21:8081");
+    let trace = trace(&wrong, &ports);
+    let http = &trace.ports[0];
+    assert_eq!(http.wrong.iter().map(|fault| fault.kind).collect::<Vec<_>>(), [Kind::BackendTarget]);
+    assert_eq!(http.symptom, Symptom { timeout_share: 0.0, refused_share: 0.5 });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! in the words of a real `iptables-save`.
 
 use netlab_core::model::service::AddressType;
+use netlab_core::service::RouteKind;
 use netlab_core::service::expected::ExpectedPort;
 use netlab_core::service::fault::{Fault, Kind};
 use netlab_core::service::follow::{Client, Symptom};
@@ -361,4 +362,58 @@ fn a_rule_of_others_that_leaves_packets_few_hops_is_not_examined() {
         let all: Vec<&String> = trace.not_examined.iter().filter(|line| told(line)).collect();
         assert_eq!(all.len(), usize::from(open), "{rule}: {:?}", trace.not_examined);
     }
+}
+
+/// Each was measured to take the packets of some clients.
+#[test]
+fn what_may_take_packets_by_other_conditions_is_not_examined() {
+    let ports = local();
+    let good = emit(&ports, &options());
+    let told = |rule: &str| {
+        let chain = rule.split(' ').nth(1).expect("a chain");
+        let trace = of_save(&first(&good, rule), &ports);
+        assert_eq!(faults(&trace, "t/local"), [], "{rule}");
+        let line =
+            |line: &String| line.contains(&format!("nat {chain} (line ")) && line.contains("10.96.0.1:80");
+        trace.not_examined.iter().filter(|open| line(open)).count()
+    };
+    for rule in [
+        "-A PREROUTING -i eth0 -p tcp -j REDIRECT --to-ports 15006",
+        "-A PREROUTING -i cni0 -j ACCEPT",
+        "-A PREROUTING -i cni0 -j RETURN",
+        "-A PREROUTING -m mark --mark 0x0 -p tcp -j REDIRECT --to-ports 1",
+        "-A PREROUTING -m conntrack --ctdir ORIGINAL -j ACCEPT",
+        "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT",
+        "-A PREROUTING -s 10.244.1.9/32 -p tcp -j ACCEPT",
+        "-A OUTPUT ! -s 10.9.9.9/32 -j ACCEPT",
+        "-A OUTPUT -m owner --uid-owner 0 -j REDIRECT --to-ports 1",
+    ] {
+        assert_eq!(told(rule), 1, "{rule}");
+    }
+    for rule in [
+        "-A PREROUTING -i eth0 -p udp -j REDIRECT --to-ports 15006",
+        "-A PREROUTING -i eth0 -d 172.17.0.0/16 -j ACCEPT",
+        "-A PREROUTING -i lo -j ACCEPT",
+        "-A PREROUTING -i cni0 -j LOG",
+        "-A OUTPUT -o lo -j ACCEPT",
+        "-A PREROUTING -i eth0 -m addrtype --dst-type LOCAL -j ACCEPT",
+    ] {
+        assert_eq!(told(rule), 0, "{rule}");
+    }
+    let raw =
+        format!("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -i eth0 -j CT --notrack\nCOMMIT\n{good}");
+    assert!(is_open(&of_save(&raw, &ports), "raw PREROUTING (line 3)"));
+    let all = self::ports(&all_kinds());
+    let with = |rule: &str| of_save(&first(&emit(&all, &options()), rule), &all);
+    let some = with("-A PREROUTING -s 192.0.2.0/24 -j ACCEPT");
+    assert!(is_open(&some, "nat PREROUTING (line "), "{:?}", some.not_examined);
+    // Who comes from outside is none of the pods, so that is certain.
+    let strangers = with("-A PREROUTING ! -s 10.244.0.0/16 -j REDIRECT --to-ports 1");
+    let outside = of(&strangers, "t/outside").addresses.iter().find(|way| way.from == Client::Outside);
+    assert_eq!(outside.expect("clients outside").sees, REFUSED);
+    assert!(faults(&strangers, "t/outside").iter().any(|fault| fault.detail.contains("from outside to")));
+    let at_node = first(&emit(&all, &options()), "-A PREROUTING ! -d 10.244.2.2/32 -j RETURN");
+    let trace = of_save(&at_node, &all);
+    let at_node = of(&trace, "t/outside").addresses.iter().find(|way| way.to == RouteKind::NodePort);
+    assert_eq!(at_node.expect("a node port").sees, REFUSED, "nobody listens there");
 }

@@ -305,6 +305,16 @@ fn of_iptables(good: &str) -> Vec<Corruption> {
             last,
             Kind::BackendTarget,
         ),
+        corruption(
+            "a wrong port",
+            replaced(
+                good,
+                "--comment \"t/web:http\" -j DNAT --to-destination 10.244.2.1:8080",
+                "--comment \"t/web:http\" -j DNAT --to-destination 10.244.2.1:8099",
+            ),
+            last,
+            Kind::BackendTarget,
+        ),
     ]
 }
 

@@ -7,6 +7,7 @@
 
 use super::dump::{Chain, Dump, Not, Rule};
 use super::follow::place;
+use super::foreign::is_untracked;
 use super::lists::pods;
 use crate::model::port::Protocol;
 use crate::service::fault::Place;
@@ -23,13 +24,17 @@ const INPUT: Hook = ("INPUT", &["mangle", "filter", "security"]);
 
 /// The hooks after translation, with the tables that can end a packet's way there.
 fn hooks(packet: &Packet) -> &'static [Hook] {
-    // The node's own packets came by OUTPUT of the other tables before they were translated.
+    // First packets came by the other tables of these two before they were translated.
     const OUTPUT: Hook = ("OUTPUT", &["filter", "security"]);
+    const SENDING: Hook = ("OUTPUT", &["raw", "mangle", "filter", "security"]);
+    const COMING: Hook = ("PREROUTING", &["raw", "mangle"]);
     const FORWARD: Hook = ("FORWARD", &["mangle", "filter", "security"]);
     const AFTER: Hook = ("POSTROUTING", &["mangle"]);
     match (packet.client, packet.to_node) {
-        (Client::Node, false) if packet.flow == Flow::Answer => &[INPUT],
-        (Client::Pod | Client::Outside, true) if packet.flow == Flow::Answer => &[OUTPUT, AFTER],
+        (Client::Node, false) if packet.flow == Flow::Answer => &[COMING, INPUT],
+        (Client::Node, true) if packet.flow == Flow::Answer => &[SENDING, AFTER, COMING, INPUT],
+        (_, true) if packet.flow == Flow::Answer => &[SENDING, AFTER],
+        (_, false) if packet.flow == Flow::Answer => &[COMING, FORWARD, AFTER],
         (Client::Node, true) => &[OUTPUT, AFTER, INPUT],
         (Client::Node, false) => &[OUTPUT, AFTER],
         (_, true) => &[INPUT],
@@ -222,6 +227,10 @@ impl Walk<'_> {
                     self.mark(rule, place(), sure && !self.may_have_left);
                     continue;
                 }
+                // Of a connection that is known, what is not tracked is not translated: nobody knows it for theirs.
+                "CT" | "NOTRACK" if is_untracked(rule) && self.packet.flow != Flow::First => {
+                    Outcomes::dropped(place(), target)
+                }
                 "" | "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "TCPMSS" | "CHECKSUM" | "CLASSIFY" | "DSCP"
                 | "TOS" | "CT" | "NOTRACK" | "ECN" | "SET" | "TCPOPTSTRIP" | "ULOG" | "CONNSECMARK"
                 | "SECMARK" | "RATEEST" | "HMARK" | "TEE" | "LED" => continue,
@@ -335,9 +344,9 @@ pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
                 _ => Match::Perhaps,
             },
             // These say what a target does, not when.
-            "-g" | "--ttl-set" | "--ttl-dec" | "--ttl-inc" | "--hl-set" | "--hl-dec" | "--hl-inc"
-            | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask" | "--reject-with"
-            | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
+            "-g" | "--notrack" | "--ttl-set" | "--ttl-dec" | "--ttl-inc" | "--hl-set" | "--hl-dec"
+            | "--hl-inc" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
+            | "--reject-with" | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
                 value();
                 continue;
             }

@@ -11,7 +11,7 @@ use super::{beyond, foreign, masquerade};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Flow, Match, Packet, arrive, before_translation, goes_on};
+use crate::service::passage::{Flow, Match, Outcomes, Packet, arrive, before_translation, goes_on};
 
 /// Follows packets of a client to an address of a port.
 #[must_use]
@@ -176,7 +176,19 @@ impl Way<'_> {
                     Match::Yes => {}
                 }
             }
-            goes_on(packet, outcomes, (!others).then_some(0), |packet| beyond::after(self.dump, packet).0)
+            goes_on(packet, outcomes, (!others).then_some(0), |packet| {
+                let mut outcomes = Outcomes::undecided();
+                if packet.flow == Flow::Later {
+                    // Later packets, too, are addressed to the Service until they are translated.
+                    let mut coming =
+                        Packet { translated: true, flow: packet.flow, mark: packet.mark, ..self.packet() };
+                    outcomes = beyond::before(self.dump, &mut coming);
+                }
+                if outcomes.passes() {
+                    outcomes.then(beyond::after(self.dump, packet).0);
+                }
+                outcomes
+            })
         });
         followed.keep_source = keep_source;
         followed.unsure.extend(perhaps);

@@ -2,16 +2,19 @@
 //!
 //! Invariant: a rule that is understood as a whole and ends the packet's way is told, and followed; one that names the
 //! address and has more conditions (interfaces, marks, sources) is told as not understood. Rules with such conditions
-//! that name no address are nobody's fault here, as networks write many; where they lead to a chain that takes the
-//! packets, that is not examined. Looks into the chains of the kernel's own hook
+//! that name no address are nobody's fault here, as networks write many; where they, or the chains that they lead to,
+//! may take the packets, that is not examined. Looks into the chains of the kernel's own hook
 //! and those that they lead to, in the order in which the tables are asked
 //! (`include/uapi/linux/netfilter_ipv4.h`): raw, mangle, nat.
 
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
+
 use super::beyond;
-use super::dump::{Dump, Rule};
+use super::dump::{Dump, Not, Rule};
 use super::follow::place;
+use super::lists::pods;
 use crate::service::RouteKind;
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::{Difference, Fault, Kind, Place};
@@ -132,7 +135,7 @@ fn in_chain<'a>(
         if !ends && own.is_none() {
             continue;
         }
-        match takes(rule, to, client) {
+        match takes(dump, rule, to, client) {
             Takes::Perhaps | Takes::Unnamed | Takes::Any
                 if own.is_some_and(|next| {
                     may_take(dump, (table, target, &next.rules), (to, client), depth)
@@ -144,17 +147,20 @@ fn in_chain<'a>(
                 );
                 doubts.unsure.push(Open::new(format!("to {to}"), question));
             }
-            Takes::No | Takes::Any => {}
-            Takes::Yes if is_node_local_dns(rule) => {
-                doubts.unsure.push(at_node_local_dns(to, &place(table, chain, rule)));
-            }
-            Takes::Unnamed if own.is_some() || matches!(target, "ACCEPT" | "RETURN") || table != "nat" => {}
-            Takes::Unnamed => {
+            Takes::No => {}
+            // What leaves a chain of others goes on where that was called.
+            Takes::Any | Takes::Unnamed if own.is_some() || target == "RETURN" && depth > 0 => {}
+            // In tables that do not translate these only leave the table, and drops are followed elsewhere.
+            Takes::Any | Takes::Unnamed if table != "nat" && !is_untracked(rule) => {}
+            Takes::Any | Takes::Unnamed => {
                 let question = format!(
-                    "come to the proxy's rules: {} asks for their port at any address, and for more that no dump tells, and ends their way with {target}",
+                    "come to the proxy's rules: {} may take them before with {target}, and no dump tells what it asks for",
                     rule_words(&place(table, chain, rule))
                 );
                 doubts.unsure.push(Open::new(format!("to {to}"), question));
+            }
+            Takes::Yes if is_node_local_dns(rule) => {
+                doubts.unsure.push(at_node_local_dns(to, &place(table, chain, rule)));
             }
             // Where it leads to may be harmless.
             Takes::Perhaps if own.is_some() => {}
@@ -192,7 +198,7 @@ fn may_take<'a>(
 }
 
 /// Whether connections are not tracked, and so not translated.
-fn is_untracked(rule: &Rule) -> bool {
+pub(super) fn is_untracked(rule: &Rule) -> bool {
     match rule.target.as_deref() {
         Some("NOTRACK") => true,
         Some("CT") => rule.other.iter().any(|word| word == "--notrack"),
@@ -219,7 +225,7 @@ enum Takes {
     No,
 }
 
-fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
+fn takes(dump: &Dump, rule: &Rule, to: FrontendKey, client: Client) -> Takes {
     let asks_for_port = || {
         rule.destination_port.is_some()
             || rule.other.iter().any(|word| matches!(&**word, "--dport" | "--dports"))
@@ -227,6 +233,8 @@ fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
     let named = match (&rule.destination, to.address) {
         (None, None) => asks_for_port(),
         (None, _) => false,
+        // The node's addresses are others than the one that is left out.
+        (Some(net), None) if net.negated => false,
         (Some(net), Some(address)) if net.value.contains(&address) != net.negated => !net.negated,
         _ => return Takes::No,
     };
@@ -246,15 +254,16 @@ fn takes(rule: &Rule, to: FrontendKey, client: Client) -> Takes {
         to_node: to.address.is_none(),
         translated: false,
         mark: None,
-        pods: None,
+        pods: pods(dump),
         flow: Flow::First,
     };
+    let from = |net: &Not<IpNet>| packet.is_from(net.value).not(net.negated);
+    let from = rule.source.as_ref().map_or(Match::Yes, from);
     let others = beyond::others(&Rule { other: conditions(rule), ..Rule::default() }, &packet);
-    if others == Match::No {
+    if others.and(from) == Match::No {
         return Takes::No;
     }
-    let whole = others == Match::Yes
-        && rule.source.is_none()
+    let whole = others.and(from) == Match::Yes
         && rule.mark.is_none()
         && rule.recent.is_none()
         && rule.probability.is_none();
@@ -296,12 +305,21 @@ fn option<'a>(rule: &'a Rule, name: &str) -> Option<&'a str> {
 pub(super) fn faults(dump: &Dump, port: &ExpectedPort, faults: &mut Vec<Fault>) {
     for frontend in &port.frontends {
         let inside = frontend.kind == RouteKind::ClusterIp;
-        let ways = [("PREROUTING", Client::Pod, ""), ("OUTPUT", Client::Node, " from the node itself")];
-        for (hook, client, whose) in ways.into_iter().filter(|(hook, ..)| inside || *hook == "PREROUTING") {
+        let other = if inside {
+            ("OUTPUT", Client::Node, " from the node itself")
+        } else {
+            ("PREROUTING", Client::Outside, " from outside")
+        };
+        let mut told = Vec::new();
+        for (hook, client, whose) in [("PREROUTING", Client::Pod, ""), other] {
             // Those that may be one are told where packets are followed.
             let Some(found) = first(dump, (hook, client), frontend.key, &mut Doubts::default()) else {
                 continue;
             };
+            if told.contains(&found.place()) {
+                continue;
+            }
+            told.push(found.place());
             faults.push(Fault {
                 difference: Difference::Extra,
                 kind: Kind::Foreign,
