@@ -134,7 +134,21 @@ apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: many-1, namespace: t, labels: {kubernetes.io/service-name: many}}
 addressType: IPv4
-ports: [{name: http, port: 8081, protocol: TCP}, {name: http, port: 8082, protocol: TCP}, {name: http, port: 8083, protocol: TCP}]
+ports: [{name: http, port: 8081, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.1], nodeName: n1}, {addresses: [10.244.2.2], nodeName: n2}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: many-2, namespace: t, labels: {kubernetes.io/service-name: many}}
+addressType: IPv4
+ports: [{name: http, port: 8082, protocol: TCP}]
+endpoints: [{addresses: [10.244.1.1], nodeName: n1}, {addresses: [10.244.2.2], nodeName: n2}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: many-3, namespace: t, labels: {kubernetes.io/service-name: many}}
+addressType: IPv4
+ports: [{name: http, port: 8083, protocol: TCP}]
 endpoints: [{addresses: [10.244.1.1], nodeName: n1}, {addresses: [10.244.2.2], nodeName: n2}]
 ---
 apiVersion: v1
