@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 
 use netlab_core::diagnostic::Severity;
 use netlab_core::endpoint_ref::{EndpointRef, PortName, PortRef, ProtocolRef};
 use netlab_core::input::Loaded;
 use netlab_core::model::cluster::{Cluster, ObjectKey};
 use netlab_core::model::port::Protocol;
-use netlab_core::policy::backends::Backend;
+use netlab_core::policy::backends::{Backend, ServiceError};
 use netlab_core::policy::clash::rivals;
 use netlab_core::policy::frontends::node_port;
 use netlab_core::policy::headless::{Behind, behind};
@@ -43,6 +44,8 @@ pub(crate) struct NamedService {
     keys: Vec<ObjectKey>,
     /// Clients know its pods' own addresses: no proxy is between them.
     pub(crate) headless: bool,
+    /// The addresses by which it is asked.
+    pub(crate) addresses: Vec<IpAddr>,
     /// What to say about it.
     pub(crate) notes: Vec<String>,
 }
@@ -80,7 +83,16 @@ impl Question {
         let wanted = ends::port(&args.to, args.port.as_ref())?;
         let (from_text, from) = ends::resolve("--from", &args.from, globals, cluster)?;
         let (to_text, mut to) = ends::resolve("--to", &args.to.endpoint, globals, cluster)?;
-        if let Some(key) = ends::service_named(&args.to.endpoint, wanted, globals, cluster) {
+        let service = ends::service_named(&args.to.endpoint, wanted, globals, cluster);
+        if let (Some(key), EndpointRef::Address(address)) = (&service, &args.to.endpoint)
+            && let Some(why) = untranslated(args, wanted, cluster, key)
+        {
+            let to = vec![End::Address(*address)];
+            let keys = vec![key.clone()];
+            let service = NamedService { keys, headless: false, addresses: vec![*address], notes: vec![why] };
+            return Self::plain(args, wanted, cluster, (from_text, from), (to_text, to), Some(service));
+        }
+        if let Some(key) = service {
             let Behind { port, protocol, backends: mut behind, note } =
                 behind_service(args, wanted, cluster, &key)?;
             let found = cluster.services.get(&key);
@@ -129,10 +141,29 @@ impl Question {
                 let of = |key: &ObjectKey| Some(left_out(cluster, key, cluster.services.get(key)?));
                 notes.extend(keys.iter().filter_map(of).flatten());
             }
-            let service = Service::Backends { all: behind, addresses, port, unaddressed };
-            let query = Query { from, to, service };
-            return Ok(Self { query, asked, service: Some(NamedService { keys, headless, notes }) });
+            let named = NamedService { keys, headless, addresses: addresses.clone(), notes };
+            let leads_nowhere = behind.is_empty() && !headless && !addresses.is_empty();
+            let service = if leads_nowhere {
+                // To policies of the source it is then an ordinary address.
+                to = addresses.into_iter().map(End::Address).collect();
+                Service::Port { protocol: protocol.number(), port }
+            } else {
+                Service::Backends { all: behind, addresses, port, unaddressed }
+            };
+            return Ok(Self { query: Query { from, to, service }, asked, service: Some(named) });
         }
+        Self::plain(args, wanted, cluster, (from_text, from), (to_text, to), None)
+    }
+
+    /// A question about ends as they are.
+    fn plain(
+        args: &PacketArgs,
+        wanted: Option<&PortRef>,
+        cluster: &Cluster,
+        (from_text, from): (String, Vec<End>),
+        (to_text, to): (String, Vec<End>),
+        named: Option<NamedService>,
+    ) -> Result<Self, Failure> {
         let service = service(args, wanted, cluster, &to)?;
         let (protocol, port) = match &service {
             Service::Port { protocol, port } => (name_of(*protocol), Some((*port).into())),
@@ -143,7 +174,7 @@ impl Question {
             Service::Backends { .. } => ("TCP".to_owned(), None),
         };
         let asked = Asked { from: from_text, to: to_text, protocol, port };
-        Ok(Self { query: Query { from, to, service }, asked, service: None })
+        Ok(Self { query: Query { from, to, service }, asked, service: named })
     }
 
     /// Compiles what the question is about.
@@ -201,6 +232,32 @@ fn value(port: &PortName) -> serde_json::Value {
     }
 }
 
+/// Why nothing that is asked for is translated at an address of a Service: it has no such port, or the protocol has none.
+fn untranslated(
+    args: &PacketArgs,
+    port: Option<&PortRef>,
+    cluster: &Cluster,
+    key: &ObjectKey,
+) -> Option<String> {
+    let why = match (args.proto, port) {
+        (Some(ProtocolRef::Icmp | ProtocolRef::Other(_)), None) => {
+            format!("svc/{key} forwards ports, and that protocol has none")
+        }
+        (proto, Some(port @ PortRef { port: PortName::Number(_), .. })) => {
+            let mut wanted = port.clone();
+            if let Some(ProtocolRef::Ports(protocol)) = proto {
+                wanted.protocol.get_or_insert(protocol);
+            }
+            match behind(cluster, key, Some(&wanted)) {
+                Err(error @ ServiceError::NoSuchPort { .. }) => error.to_string(),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    Some(format!("{why}: to policies of the client its address is any other"))
+}
+
 /// What is behind the port of a Service that the arguments mean.
 fn behind_service(
     args: &PacketArgs,
@@ -234,7 +291,7 @@ fn behind_service(
 fn about_service(key: &ObjectKey, port: u16, behind: &[Backend]) -> Vec<String> {
     if behind.is_empty() {
         return vec![format!(
-            "svc/{key} has no endpoint for port {port}: a connection is refused, not denied"
+            "svc/{key} has no endpoint for port {port}: to policies of the client its address is any other"
         )];
     }
     let ports: BTreeSet<u16> = behind.iter().map(|backend| backend.port).collect();

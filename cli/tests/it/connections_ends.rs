@@ -86,9 +86,9 @@ fn an_address_of_a_service_stands_for_the_service() {
     assert_eq!(proof.code, Some(0), "{}", proof.stderr);
     assert!(proof.stdout.contains("shop/api-2"), "{}", proof.stdout);
     // No port of the Service, and no way to send from there.
-    let run = ask("eval", &["--port", "80"]);
-    assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("Service shop/api has no port 80; it has 8080/tcp"), "{}", run.stderr);
+    let run = ask("eval", &["--port", "80", "-o", "json"]);
+    assert_eq!(run.code, Some(3));
+    assert!(run.stdout.contains("Service shop/api has no port 80; it has 8080/tcp"), "{}", run.stdout);
     let run = list(SHOP, &["--from", "10.96.0.10"]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("that is an address of svc/shop/api"), "{}", run.stderr);

@@ -36,6 +36,7 @@ mod service_clash;
 mod service_conntrack;
 mod service_endpoints;
 mod service_netns;
+mod service_nowhere;
 mod service_trace;
 mod service_unknown;
 mod services;

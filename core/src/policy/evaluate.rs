@@ -10,18 +10,22 @@ use std::net::IpAddr;
 use netlab_ebpf::reason::{Reason, Tier};
 use serde::Serialize;
 
+use super::backends::backends;
 use super::change::Verdict;
-use super::clash::{Clash, clashes};
-use super::frontends::{node_port, proxying_balancer};
+use super::clash::{Clash, claimants, clashes};
+use super::frame::Tuple;
+use super::frontends::{Site, node_port, proxying_balancer, translation};
 use super::image::ImageError;
 use super::near_miss::{NearMiss, near_misses};
 use super::open_address;
 use super::provenance::{PolicyRef, RuleRef};
-use super::query::{End, Pair, Query, Via, is_loopback, node_behind, owner, pairs, policed_pod};
+use super::query::{End, Pair, Query, Via, is_loopback, node_behind, node_of, owner, pairs, policed_pod};
 use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
-use crate::model::cluster::Cluster;
+use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
+use crate::model::service::ServicePort;
+use crate::service::not_proxied;
 
 /// The verdict of a whole question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -279,7 +283,7 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
                 pair.to
             ));
         }
-        return led_on(cluster, pair).filter(|_| !denied);
+        return led_on(cluster, pair).or_else(|| led_nowhere(cluster, pair)).filter(|_| !denied);
     };
     if egress.is_some_and(|hop| hop.reason == Reason::ServiceMixed) {
         return Some(format!(
@@ -295,6 +299,43 @@ pub fn left_open(cluster: &Cluster, pair: &Pair, hops: &[Option<HopVerdict>; 2])
             via.node, pair.to
         )
     })
+}
+
+/// An address of a Service where the source's node translates nothing: nobody answers there for certain, and no policy is to
+/// blame.
+fn led_nowhere(cluster: &Cluster, pair: &Pair) -> Option<String> {
+    let Tuple { destination: address, destination_port: port, .. } = pair.tuple;
+    if owner(cluster, address) != End::Address(address) {
+        return None;
+    }
+    let (key, _) = cluster.services.iter().find(|(_, service)| {
+        let external = service.external_ips.iter().chain(&service.load_balancer_ips);
+        not_proxied(service).is_none() && service.cluster_ips.iter().chain(external).any(|ip| *ip == address)
+    })?;
+    let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == pair.tuple.protocol) else {
+        return Some(format!(
+            "{address} is an address of svc/{key}: proxies translate TCP, UDP and SCTP there alone"
+        ));
+    };
+    let claimants = claimants(cluster, (address, port, protocol));
+    let Some((key, _)) = claimants.first() else {
+        return Some(format!(
+            "{address} is an address of svc/{key}, and no Service has port {port}/{} there: it is not translated",
+            protocol.lower()
+        ));
+    };
+    let has_endpoint = |(key, port): &(&ObjectKey, &ServicePort)| !backends(cluster, key, port).is_empty();
+    if !claimants.iter().any(has_endpoint) {
+        return Some(format!(
+            "svc/{key} has no endpoint for port {port}: a connection is refused, not denied"
+        ));
+    }
+    let pod = policed_pod(cluster, &pair.from);
+    let node = pod.map(|pod| node_of(cluster, &pod)).or_else(|| node_behind(cluster, &pair.from))?;
+    let site = Site { cluster, node: &node, addresses: &[], wires: &[] };
+    translation(site, address, port, protocol)
+        .is_none()
+        .then(|| format!("the proxy of node {node} leads {address}:{port} to no endpoint"))
 }
 
 /// A node port of another node than the client's: that node leads on, from its own address or the client's, and policies of

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::backends::Backend;
+use super::clash::claimants;
 use super::frame::Tuple;
 use super::frontends::{Site, translation};
 use super::outside::Rewriting;
@@ -192,7 +193,11 @@ pub fn pairs(cluster: &Cluster, query: &Query) -> (Vec<Pair>, Vec<String>) {
                             let rewritten_for = rewritten_for(cluster, query, &direct);
                             pairs.push(Pair { rewritten_for, ..direct });
                         }
-                        Asked::Translated(all) => pairs.extend(all),
+                        Asked::Translated(all) => {
+                            let new = |pair: &Pair| pair.via.is_some() || !pairs.contains(pair);
+                            let all: Vec<Pair> = all.into_iter().filter(new).collect();
+                            pairs.extend(all);
+                        }
                         Asked::Not(why) => not_led.push(why),
                         Asked::Dropped(why) => {
                             if !not_asked.contains(&why) {
@@ -230,7 +235,7 @@ pub(super) fn is_loopback(address: IpAddr) -> bool {
 enum Asked {
     /// As it is.
     Direct,
-    /// As what the node makes of it: one of these.
+    /// As what the node makes of it: one of these; as what it was sent to, where the node leads it nowhere.
     Translated(Vec<Pair>),
     /// Not at all, for this reason.
     Not(String),
@@ -268,6 +273,11 @@ fn translated(cluster: &Cluster, query: &Query, direct: &Pair, before: usize) ->
     let Some(found) = translation(site, address, port, protocol) else {
         return match endpoint {
             None => Asked::Direct,
+            // To policies of the source it is then an ordinary address.
+            Some(_) if !claimants(cluster, (address, port, protocol)).is_empty() => {
+                let sent = Tuple { destination: address, destination_port: port, ..tuple };
+                Asked::Translated(vec![Pair::direct(direct.from.clone(), End::Address(address), sent)])
+            }
             Some(_) => Asked::Not(format!("the proxy of node {node} leads {address}:{port} to no endpoint")),
         };
     };

@@ -41,10 +41,10 @@ struct Destination<'a> {
     verdict: Outcome,
 }
 
-/// The destinations of an evaluation, each with the verdict for all sources.
-fn endpoints(evaluation: &Evaluation) -> Vec<Destination<'_>> {
+/// The destinations of an evaluation behind the addresses of a Service, each with the verdict for all sources.
+fn endpoints<'e>(evaluation: &'e Evaluation, addresses: &[IpAddr]) -> Vec<Destination<'e>> {
     let mut found: BTreeMap<(&str, IpAddr, u16), BTreeSet<Outcome>> = BTreeMap::new();
-    for pair in &evaluation.pairs {
+    for pair in evaluation.pairs.iter().filter(|pair| !addresses.contains(&pair.destination)) {
         let verdict = if pair.undefined.is_some() { Outcome::Undefined } else { pair.verdict.into() };
         found.entry((&pair.to, pair.destination, pair.port)).or_default().insert(verdict);
     }
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Eval, globals: &Globals, terminal: &Terminal) -> Result
     if let Some(service) = &question.service {
         evaluation.notes.splice(0..0, service.notes.iter().cloned());
     }
-    let endpoints = question.service.as_ref().map(|_| endpoints(&evaluation));
+    let endpoints = question.service.as_ref().map(|service| endpoints(&evaluation, &service.addresses));
     let answer = Answer { query: &question.asked, endpoints, evaluation: &evaluation };
     terminal.answer(&Envelope::new("Evaluation", answer, not_examined), |terminal| {
         render(&evaluation, &question.asked.to_string(), terminal.format == Format::Wide)

@@ -101,7 +101,10 @@ pub(crate) fn run(args: &Prove, globals: &Globals, terminal: &Terminal) -> Resul
     not_examined.extend(proven.proofs.iter().flat_map(|proof| proof.not_examined.iter().cloned()));
     if proven.proofs.iter().any(|proof| proof.via.is_some()) {
         not_examined.push("which endpoint the node's proxy chooses: it was given each in turn".to_owned());
-    } else if question.service.as_ref().is_some_and(|service| !service.headless) {
+    } else if question.service.as_ref().is_some_and(|service| {
+        let leads_on = |proof: &Proof| !service.addresses.contains(&proof.query.destination);
+        !service.headless && proven.proofs.iter().any(leads_on)
+    }) {
         not_examined.push("how the node's proxy leads from the Service to its endpoints".to_owned());
     }
     not_examined.dedup();
