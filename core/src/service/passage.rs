@@ -387,7 +387,7 @@ pub(super) fn before_translation(followed: &mut Followed, outcomes: Outcomes, pa
 }
 
 /// Tells what ends the packet's way: the first that does for certain comes last.
-fn told(strange: &mut Vec<(Place, String)>, outcomes: Outcomes, packet: &Packet, how: &str) {
+pub(super) fn told(strange: &mut Vec<(Place, String)>, outcomes: Outcomes, packet: &Packet, how: &str) {
     if let Some((place, word)) = outcomes.enders.into_iter().next_back() {
         strange.push((place, format!("{word}: packets {} are {how}", packet.words())));
     }
@@ -406,7 +406,7 @@ pub(super) fn at_node_local_dns(to: impl std::fmt::Display, place: &Place) -> Op
 }
 
 /// Tells what nobody knows.
-fn unsure(found: &mut Vec<Open>, outcomes: &Outcomes, packet: &Packet) {
+pub(super) fn unsure(found: &mut Vec<Open>, outcomes: &Outcomes, packet: &Packet) {
     const MOST: usize = 3;
     let ends = outcomes.enders.iter().map(|(place, word)| format!("{} ({word})", rule_words(place)));
     let mut all: Vec<String> = outcomes.unsure.iter().map(rule_words).chain(ends).collect();

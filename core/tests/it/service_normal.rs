@@ -417,3 +417,41 @@ fn what_may_take_packets_by_other_conditions_is_not_examined() {
     let at_node = of(&trace, "t/outside").addresses.iter().find(|way| way.to == RouteKind::NodePort);
     assert_eq!(at_node.expect("a node port").sees, REFUSED, "nobody listens there");
 }
+
+/// What ends the way of packets to a Service without endpoints before the proxy refuses them leaves clients waiting; to
+/// others that changes nothing. Each was measured on a node with real clients.
+#[test]
+fn a_refusal_that_no_packet_comes_to_is_missed_where_there_is_nobody_alone() {
+    let ports = ports(&all_kinds());
+    let good = emit(&ports, &options());
+    let filter = |rule: &str| {
+        let (nat, filter) = good.split_once("*filter").expect("two tables");
+        of_save(&format!("{nat}*filter{}", first(filter, rule)), &ports)
+    };
+    for rule in [
+        "-A FORWARD -j ACCEPT",
+        "-A FORWARD -j RETURN",
+        "-A FORWARD -p tcp -m tcp --dport 80 -j DROP",
+        "-A FORWARD -d 10.96.0.4/32 -j DROP",
+    ] {
+        let trace = filter(rule);
+        assert_eq!(trace.shared, [], "{rule}");
+        for service in ["t/local", "t/outside", "t/balanced", "t/elsewhere"] {
+            assert_eq!(of(&trace, service).status, Status::Ok, "{rule}: {service}");
+        }
+        let nobody = of(&trace, "t/nobody");
+        assert_eq!((nobody.status, of_pods(nobody)), (Status::Broken, OUT), "{rule}: {nobody:#?}");
+        let is_it = |fault: &Fault| fault.kind == Kind::Foreign && fault.place.chain == "FORWARD";
+        assert!(nobody.faults().any(is_it), "{rule}: {:?}", nobody.faults().collect::<Vec<_>>());
+    }
+    for rule in [
+        "-A FORWARD -d 10.96.0.4/32 -j REJECT",
+        "-A FORWARD -p udp -j DROP",
+        "-A FORWARD -d 172.17.0.0/16 -j DROP",
+    ] {
+        let trace = filter(rule);
+        assert_eq!(of(&trace, "t/nobody").status, Status::Ok, "{rule}");
+    }
+    let unsure = filter("-A FORWARD -i eth7 -j ACCEPT");
+    assert!(is_open(&unsure, "10.96.0.4:80"), "{:?}", unsure.not_examined);
+}

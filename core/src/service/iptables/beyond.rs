@@ -94,6 +94,12 @@ pub(super) fn after(dump: &Dump, packet: &mut Packet) -> (Outcomes, Vec<Remark>)
     through(dump, packet, hooks(packet))
 }
 
+/// What becomes of one that nobody translated, where rules of others may decide about it before the proxy's.
+pub(super) fn untranslated(dump: &Dump, packet: &mut Packet) -> Option<Outcomes> {
+    let hooks = hooks(packet);
+    may_decide(dump, hooks).then(|| through(dump, packet, hooks).0)
+}
+
 /// A rule that changes a packet's mark.
 #[derive(Clone, Debug)]
 pub(super) struct Remark {

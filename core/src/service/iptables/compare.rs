@@ -24,6 +24,10 @@ pub fn faults(written: &Written<'_>, port: &ExpectedPort) -> Vec<Fault> {
     let mut faults = Vec::new();
     in_lists(written, port, &mut faults);
     foreign::faults(written.dump, port, &mut faults);
+    let refused = port.frontends.iter().filter(|frontend| frontend.action == Action::Refuse);
+    let mut ends: Vec<&str> = refused.map(wanted::list_of_ends).collect();
+    ends.dedup();
+    shared::taken_before(written.dump, &ends, &mut faults);
     if port.frontends.iter().any(|frontend| frontend.kind == RouteKind::NodePort) && port.has_endpoints() {
         faults.extend(shared::no_node_ports(written.dump));
     }

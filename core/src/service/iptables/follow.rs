@@ -11,7 +11,9 @@ use super::{beyond, foreign, masquerade};
 use crate::service::expected::{ExpectedPort, FrontendKey};
 use crate::service::fault::Place;
 use crate::service::follow::{Client, DEEPEST, Followed, Hop};
-use crate::service::passage::{Flow, Match, Outcomes, Packet, arrive, before_translation, goes_on};
+use crate::service::passage::{
+    Fate, Flow, Match, Outcomes, Packet, arrive, before_translation, goes_on, told, unsure,
+};
 
 /// Follows packets of a client to an address of a port.
 #[must_use]
@@ -193,9 +195,33 @@ impl Way<'_> {
         followed.keep_source = keep_source;
         followed.unsure.extend(perhaps);
         followed.strange.extend(strange);
-        // What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody
-        // has.
-        let (refused, dropped) = ends(self.dump, self.to, self.client);
+        if left > 0.0 {
+            self.ended(left, &mut followed);
+        }
+        followed
+    }
+
+    /// What is not translated meets the ends of Services without endpoints, and else goes to an address that nobody has.
+    fn ended(self, left: f64, followed: &mut Followed) {
+        let mut packet = self.packet();
+        let (refused, dropped) = match beyond::untranslated(self.dump, &mut packet) {
+            None => ends(self.dump, self.to, self.client),
+            Some(outcomes) => match outcomes.fate() {
+                Fate::Passes => (false, false),
+                Fate::Refused => (true, false),
+                Fate::Dropped => {
+                    // Else nobody would be answered without it.
+                    if ends(self.dump, self.to, self.client).0 {
+                        told(&mut followed.strange, outcomes, &packet, "dropped");
+                    }
+                    (false, true)
+                }
+                Fate::Unsure => {
+                    unsure(&mut followed.unsure, &outcomes, &packet);
+                    ends(self.dump, self.to, self.client)
+                }
+            },
+        };
         // A node port is at the node itself, where nobody listens.
         let no_listener = self.to.address.is_none() && !self.is_dropped_at_node(self.to.port);
         if !dropped && (refused || no_listener) {
@@ -203,7 +229,6 @@ impl Way<'_> {
         } else {
             followed.shares.silent += left;
         }
-        followed
     }
 }
 

@@ -23,7 +23,6 @@ use crate::service::follow::DEEPEST;
 pub fn shared_faults(written: &Written<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     jumps(written.dump, &mut faults);
-    taken_before(written.dump, &mut faults);
     for (of, forms) in chains(written.flags.bit) {
         let known = of.compare(&forms, written.dump.rules(of.table, of.chain), &mut faults);
         of.order(&known, &forms, &mut faults);
@@ -179,14 +178,17 @@ fn without(table: &str, from: &str, target: &str) -> &'static str {
     }
 }
 
-/// Rules of others that end every packet's way in a chain of the filter table before the proxy's jumps are asked.
-fn taken_before(dump: &Dump, faults: &mut Vec<Fault>) {
+/// Rules of others that end every packet's way in a chain of the filter table before the proxy's jumps to lists of
+/// Services without endpoints are asked. For others that is nothing: what such rules let through the proxy would, too,
+/// what they drop is followed, and no balancer's address is translated for who may not come.
+pub(super) fn taken_before(dump: &Dump, lists: &[&str], faults: &mut Vec<Fault>) {
     for chain in ["INPUT", "FORWARD", "OUTPUT"] {
         let mut shadowed: Vec<&str> = Vec::new();
         let mut by = None;
-        for (_, _, target, new) in
-            JUMPS.into_iter().filter(|(table, from, ..)| (*table, *from) == ("filter", chain))
-        {
+        let jumps = JUMPS.into_iter().filter(|(table, from, target, _)| {
+            (*table, *from) == ("filter", chain) && lists.contains(target)
+        });
+        for (_, _, target, new) in jumps {
             if dump.rules("filter", chain).iter().any(|rule| rule.target.as_deref() == Some(target))
                 && let Some(found) = before(dump, "filter", (chain, target, new), 0)
             {

@@ -39,7 +39,7 @@ fn from(net: IpNet, rule: Rule) -> Rule {
 pub(super) fn entries(port: &ExpectedPort) -> Vec<((&'static str, &'static str), Form)> {
     let mut all = Vec::new();
     for frontend in &port.frontends {
-        let (key, internal) = (frontend.key, frontend.kind == RouteKind::ClusterIp);
+        let key = frontend.key;
         let list = if frontend.kind == RouteKind::NodePort { NODE_PORTS } else { "KUBE-SERVICES" };
         if let Some(target) = target(port, frontend) {
             let missing = format!("no rule of {list} sends {key} {} to {target}", key.protocol);
@@ -58,7 +58,7 @@ pub(super) fn entries(port: &ExpectedPort) -> Vec<((&'static str, &'static str),
             Action::Cluster | Action::Local => None,
         };
         if let Some(end) = end {
-            let list = if internal { "KUBE-SERVICES" } else { "KUBE-EXTERNAL-SERVICES" };
+            let list = list_of_ends(frontend);
             let rule = Rule { to_node: frontend.kind == RouteKind::NodePort, ..about(key, end) };
             let missing = format!("{key} has no endpoint here and no {end} rule says so");
             let form = Form::new(0, Kind::End, rule, missing);
@@ -79,6 +79,11 @@ pub(super) fn entries(port: &ExpectedPort) -> Vec<((&'static str, &'static str),
         all.push((("filter", NODE_PORTS), Form { wrong: missing, presence: Presence::Many, ..form }));
     }
     all
+}
+
+/// Where packets to an address end that has no endpoints.
+pub(super) const fn list_of_ends(frontend: &ExpectedFrontend) -> &'static str {
+    if matches!(frontend.kind, RouteKind::ClusterIp) { "KUBE-SERVICES" } else { "KUBE-EXTERNAL-SERVICES" }
 }
 
 /// With `--iptables-localhost-nodeports` the kernel counts those that come by the loopback.
