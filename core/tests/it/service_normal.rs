@@ -455,3 +455,40 @@ fn a_refusal_that_no_packet_comes_to_is_missed_where_there_is_nobody_alone() {
     let unsure = filter("-A FORWARD -i eth7 -j ACCEPT");
     assert!(is_open(&unsure, "10.96.0.4:80"), "{:?}", unsure.not_examined);
 }
+
+#[test]
+fn what_others_take_off_the_tracking_or_translate_later_in_nftables_mode() {
+    let ports = ports(&all_kinds());
+    let field = |key: &str, of: Value, right: Value| json!({"match": {"op": "==", "left": {key: of}, "right": right}});
+    let port_of = |field: &str, number: u16| json!({"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": field}}, "right": number}});
+    let with = |hook: &str, expression: Value| {
+        let rule = json!({"family": "ip", "table": "x", "chain": "c", "handle": 2, "expr": expression});
+        listed_with(&ports, hook, -300, &rule)
+    };
+    for (hook, expression, symptom) in [
+        ("prerouting", json!([port_of("sport", 8080), {"notrack": null}]), OUT),
+        ("prerouting", json!([port_of("sport", 8081), {"notrack": null}]), NONE),
+        ("output", json!([port_of("sport", 8080), {"notrack": null}]), NONE),
+    ] {
+        let trace = with(hook, expression.clone());
+        let local = of(&trace, "t/local");
+        assert_eq!((of_pods(local), local.status == Status::Ok), (symptom, symptom == NONE), "{expression}");
+    }
+    let perhaps = json!([field("meta", json!({"key": "iifname"}), json!("eth7")), {"notrack": null}]);
+    let open = with("prerouting", perhaps);
+    assert_eq!(faults(&open, "t/local"), []);
+    assert!(is_open(&open, "x c (handle 2)"), "{:?}", open.not_examined);
+    // A chain of type nat behind the proxy's is not asked for what that translated.
+    for (kind, priority, status) in [("nat", -90, Status::Ok), ("filter", -90, Status::Broken)] {
+        let mut list = listing(&ports, AddressType::Ipv4, Layout::Maps, &options());
+        let drop = json!([port_of("dport", 8080), {"drop": null}]);
+        list["nftables"].as_array_mut().expect("a list").extend([
+            json!({"table": {"family": "ip", "name": "x", "handle": 1}}),
+            json!({"chain": {"family": "ip", "table": "x", "name": "c", "handle": 1, "type": kind, "hook": "prerouting",
+                             "prio": priority, "policy": "accept"}}),
+            json!({"rule": {"family": "ip", "table": "x", "chain": "c", "handle": 2, "expr": drop}}),
+        ]);
+        let trace = trace(&Rules::Nftables(dump::read(&list).expect("a list")), &ports, "worker");
+        assert_eq!(of(&trace, "t/local").status, status, "{kind}");
+    }
+}

@@ -45,6 +45,17 @@ struct Base {
     hook: String,
     priority: i64,
     drops_rest: bool,
+    /// Of type nat.
+    translates: bool,
+}
+
+impl Base {
+    /// Of a connection the kernel asks chains of type nat for its first packet, and in each direction until one has said
+    /// where it goes (`nf_nat_inet_fn` of `net/netfilter/nf_nat_core.c`).
+    fn is_asked(&self, packet: &Packet) -> bool {
+        let is_settled = packet.translated && matches!(self.hook.as_str(), "prerouting" | "output");
+        !self.translates || packet.flow == Flow::First && !is_settled
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +91,7 @@ pub(super) fn read(items: &[Value], family: &str) -> Others {
                     hook,
                     priority: object.get("prio").and_then(Value::as_i64).unwrap_or_default(),
                     drops_rest: text(object, "policy").as_deref() == Some("drop"),
+                    translates: text(object, "type").as_deref() == Some("nat"),
                 });
                 others.tables.entry(whole).or_default().entry(name).or_default().base = base;
             }
@@ -220,7 +232,8 @@ impl Others {
             let mut base: Vec<(i64, &String, &String, &Chain)> = Vec::new();
             for (table, chains) in &self.tables {
                 for (name, chain) in chains {
-                    if let Some(of) = chain.base.as_ref().filter(|base| base.hook == *hook)
+                    let is_asked = |base: &&Base| base.hook == *hook && base.is_asked(packet);
+                    if let Some(of) = chain.base.as_ref().filter(is_asked)
                         && translation.is_none_or(|priority| (of.priority > priority) == *after)
                     {
                         base.push((of.priority, table, name, chain));
@@ -306,6 +319,17 @@ impl Walk<'_> {
                 match word.as_str() {
                     "match" => takes = takes.and(self.condition(body)),
                     "mangle" if takes != Match::No => self.mark(body, takes, &place),
+                    // Of a connection that is known, what is not tracked is nobody's; of the first packet that is told
+                    // where it is certain, and here where it may be.
+                    "notrack" if self.packet.flow != Flow::First || takes == Match::Perhaps => {
+                        let lost = match self.packet.flow {
+                            Flow::First => Outcomes::unknown(place.clone(), word),
+                            _ => Outcomes::dropped(place.clone(), word),
+                        };
+                        if out.decide(lost, takes == Match::Yes, place.clone()) {
+                            return out;
+                        }
+                    }
                     "counter" | "comment" | "log" | "notrack" | "flow" | "secmark" | "ct helper"
                     | "ct timeout" | "ct expectation" | "set" | "map" | "dup" | "last" | "mangle" => {}
                     "vmap" => {
