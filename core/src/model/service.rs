@@ -168,6 +168,31 @@ impl Service {
         self.ports.iter().any(|one| (one.port, one.protocol) == (port, protocol))
     }
 
+    /// The addresses of its own at which nodes lead on: cluster IPs, external ones and those of balancers.
+    pub fn addresses(&self) -> impl Iterator<Item = &IpAddr> {
+        self.cluster_ips.iter().chain(&self.external_ips).chain(&self.load_balancer_ips)
+    }
+
+    /// Whether an address is one of those.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.addresses().any(|own| *own == address)
+    }
+
+    /// The port that packets to an address are for; one of a node (`is_node`) has the node ports, too.
+    #[must_use]
+    pub fn port_at(
+        &self,
+        (address, is_node): (IpAddr, bool),
+        port: u16,
+        protocol: Protocol,
+    ) -> Option<&ServicePort> {
+        let is_own = self.has_address(address);
+        self.ports.iter().find(|one| {
+            one.protocol == protocol && (is_own && one.port == port || is_node && one.node_port == Some(port))
+        })
+    }
+
     /// Who may come to a balancer's address in a family; empty for all. A proxy takes the ranges of its own family, and
     /// one of all its addresses is the same as none (`pkg/proxy/serviceport.go`, `IsZeroCIDR`).
     #[must_use]

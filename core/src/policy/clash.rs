@@ -30,19 +30,14 @@ pub struct Clash {
 #[must_use]
 pub fn claimants(cluster: &Cluster, (address, port, protocol): Key) -> Vec<(&ObjectKey, &ServicePort)> {
     let is_node = matches!(owner(cluster, address), End::Node(_));
-    let claims = |service: &Service, one: &ServicePort| {
-        let external = service.external_ips.iter().chain(&service.load_balancer_ips);
-        let by_address = service.cluster_ips.iter().chain(external).any(|ip| *ip == address);
-        one.protocol == protocol && (by_address && one.port == port || is_node && one.node_port == Some(port))
-    };
     let is_served = |service: &Service| {
         let has_family = |ip: &IpAddr| AddressType::of(*ip) == AddressType::of(address);
         not_proxied(service).is_none() && service.cluster_ips.iter().any(has_family)
     };
     let services = cluster.services.iter().filter(|(_, service)| is_served(service));
-    services
-        .filter_map(|(key, service)| Some((key, service.ports.iter().find(|one| claims(service, one))?)))
-        .collect()
+    let claimed =
+        services.map(|(key, service)| Some((key, service.port_at((address, is_node), port, protocol)?)));
+    claimed.flatten().collect()
 }
 
 /// What the others lead to that claim one of these addresses of a Service, with the families in which they do.

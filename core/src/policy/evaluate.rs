@@ -24,7 +24,7 @@ use super::ruleset::Rulesets;
 use super::trial::{HopVerdict, Trial};
 use crate::model::cluster::{Cluster, ObjectKey};
 use crate::model::port::Protocol;
-use crate::model::service::ServicePort;
+use crate::model::service::{Service, ServicePort};
 use crate::service::not_proxied;
 
 /// The verdict of a whole question.
@@ -308,10 +308,8 @@ fn led_nowhere(cluster: &Cluster, pair: &Pair) -> Option<String> {
     if owner(cluster, address) != End::Address(address) {
         return None;
     }
-    let (key, _) = cluster.services.iter().find(|(_, service)| {
-        let external = service.external_ips.iter().chain(&service.load_balancer_ips);
-        not_proxied(service).is_none() && service.cluster_ips.iter().chain(external).any(|ip| *ip == address)
-    })?;
+    let is_served = |service: &Service| not_proxied(service).is_none() && service.has_address(address);
+    let (key, _) = cluster.services.iter().find(|(_, service)| is_served(service))?;
     let Some(protocol) = Protocol::ALL.into_iter().find(|one| one.number() == pair.tuple.protocol) else {
         return Some(format!(
             "{address} is an address of svc/{key}: proxies translate TCP, UDP and SCTP there alone"

@@ -143,14 +143,7 @@ fn translated(site: Site<'_>) -> BTreeMap<Key, Translation> {
 /// What the proxy of a site makes of one address and port; `None` when it leaves packets as they are.
 pub fn translation(site: Site<'_>, address: IpAddr, port: u16, protocol: Protocol) -> Option<Translation> {
     let is_own = own_addresses(site).contains(&address);
-    let may_be = |service: &Service| {
-        let external = || service.external_ips.iter().chain(&service.load_balancer_ips);
-        let by_address = service.cluster_ips.iter().chain(external()).any(|ip| *ip == address);
-        service.ports.iter().any(|one| {
-            one.protocol == protocol
-                && (by_address && one.port == port || is_own && one.node_port == Some(port))
-        })
-    };
+    let may_be = |service: &Service| service.port_at((address, is_own), port, protocol).is_some();
     let mut found = Translation::default();
     for (key, _) in site.cluster.services.iter().filter(|(_, service)| may_be(service)) {
         for expected in expected_of(site.cluster, key, site.node, AddressType::of(address)) {

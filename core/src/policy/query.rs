@@ -344,11 +344,10 @@ fn rewritten_for(cluster: &Cluster, query: &Query, direct: &Pair) -> Option<Stri
     }
     let protocol = all.first()?.protocol;
     let address = addresses.iter().find(|one| one.is_ipv4() == direct.tuple.destination.is_ipv4())?;
-    let mut services = cluster.services.iter().filter(|(_, service)| {
-        let external = service.load_balancer_ips.iter().chain(&service.external_ips);
-        let mut all = external.chain(&service.cluster_ips);
-        all.any(|one| one == address) && service.has_port(*port, protocol)
-    });
+    let mut services = cluster
+        .services
+        .iter()
+        .filter(|(_, service)| service.has_address(*address) && service.has_port(*port, protocol));
     services.find_map(|(key, service)| match Rewriting::at(service, *address)? {
         Rewriting::ClusterIp => of_cluster_ip(key),
         Rewriting::TrafficPolicy => Some(format!("svc/{key} (externalTrafficPolicy Cluster)")),

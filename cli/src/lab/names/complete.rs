@@ -146,8 +146,7 @@ struct Spare {
 
 impl Spare {
     fn of(cluster: &Cluster) -> Self {
-        let services = cluster.services.values();
-        let services = services.flat_map(|service| service.cluster_ips.iter().chain(&service.external_ips));
+        let services = cluster.services.values().flat_map(Service::addresses);
         let pods = cluster.pods.values().flat_map(|pod| &pod.addresses);
         let nodes = cluster.nodes.values().flat_map(|node| &node.addresses);
         Self { used: services.chain(pods).chain(nodes).copied().collect() }

@@ -317,11 +317,7 @@ fn address(cluster: &Cluster, cidrs: &[IpNet]) -> Option<IpAddr> {
 fn taken(cluster: &Cluster) -> impl Iterator<Item = &IpAddr> {
     let pods = cluster.pods.values().flat_map(|pod| &pod.addresses);
     let nodes = cluster.nodes.values().flat_map(|node| &node.addresses);
-    pods.chain(nodes).chain(cluster.services.values().flat_map(of_service))
-}
-
-fn of_service(service: &Service) -> impl Iterator<Item = &IpAddr> {
-    service.cluster_ips.iter().chain(&service.external_ips).chain(&service.load_balancer_ips)
+    pods.chain(nodes).chain(cluster.services.values().flat_map(Service::addresses))
 }
 
 /// False of addresses that no interface can have, or that never leave a machine or a link.
