@@ -116,6 +116,11 @@ pub struct Recent {
 }
 
 impl Rule {
+    /// One that has a target and asks for nothing.
+    pub(super) fn to(target: &str) -> Self {
+        Self { target: Some(target.to_owned()), ..Self::default() }
+    }
+
     /// True when it takes every packet; with `new`, every first packet of a connection is enough.
     #[must_use]
     pub fn is_for_all(&self, new: bool) -> bool {

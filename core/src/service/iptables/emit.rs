@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::dump::{Not, Rule};
 use super::form::{Form, Presence};
-use super::lists::{Detector, Flags, Marked};
+use super::lists::{Detector, Flags, MARK, Marked, NODE_PORTS};
 use super::{chain, shared, wanted};
 use crate::model::cluster::Cluster;
 use crate::model::service::AddressType;
@@ -50,23 +50,6 @@ impl Default for ProxyOptions {
 
 /// What rules say of themselves, so that nobody takes them for the proxy's own.
 pub const WRITTEN_BY: &str = "written by netlab in the shape of kube-proxy";
-
-/// Jumps from the kernel's chains: (table, chain, target, only for new connections).
-pub(super) const JUMPS: [(&str, &str, &str, bool); 13] = [
-    ("nat", "PREROUTING", "KUBE-SERVICES", false),
-    ("nat", "OUTPUT", "KUBE-SERVICES", false),
-    ("nat", "POSTROUTING", "KUBE-POSTROUTING", false),
-    ("filter", "INPUT", "KUBE-PROXY-FIREWALL", true),
-    ("filter", "OUTPUT", "KUBE-PROXY-FIREWALL", true),
-    ("filter", "FORWARD", "KUBE-PROXY-FIREWALL", true),
-    ("filter", "INPUT", "KUBE-NODEPORTS", false),
-    ("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", true),
-    ("filter", "FORWARD", "KUBE-FORWARD", false),
-    ("filter", "FORWARD", "KUBE-SERVICES", true),
-    ("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", true),
-    ("filter", "OUTPUT", "KUBE-SERVICES", true),
-    ("filter", "OUTPUT", "KUBE-FIREWALL", false),
-];
 
 /// Rules of a table, chain by chain.
 #[derive(Default)]
@@ -115,17 +98,16 @@ impl Lines {
 pub fn emit(ports: &[ExpectedPort], options: &ProxyOptions) -> String {
     let flags = options.flags();
     let mut tables = Tables::default();
-    for (table, from, target, new) in JUMPS {
-        let states = new.then(|| Not { negated: false, value: "NEW".to_owned() });
+    for (table, from, target, new) in shared::JUMPS {
         let lines = tables.of(table);
         lines.chain(target);
-        lines.rule(from, "", &Rule { states, ..to(target) });
+        lines.rule(from, "", &shared::jump(target, new));
     }
     for (of, forms) in shared::chains(flags.bit) {
-        let comment = if of.chain == super::lists::MARK { WRITTEN_BY } else { "" };
+        let comment = if of.chain == MARK { WRITTEN_BY } else { "" };
         tables.of(of.table).rules(of.chain, comment, &forms);
     }
-    tables.nat.chain(super::lists::NODE_PORTS);
+    tables.nat.chain(NODE_PORTS);
     for port in ports {
         for ((table, list), form) in wanted::entries(port) {
             if form.presence != Presence::Optional {
@@ -135,7 +117,7 @@ pub fn emit(ports: &[ExpectedPort], options: &ProxyOptions) -> String {
         chains(&mut tables.nat, port, &flags);
     }
     // Must be last: it takes every address of the node.
-    tables.nat.rule("KUBE-SERVICES", "", &Rule { to_node: true, ..to(super::lists::NODE_PORTS) });
+    tables.nat.rule("KUBE-SERVICES", "", &Rule { to_node: true, ..Rule::to(NODE_PORTS) });
     tables.nat.finish("nat") + &tables.filter.finish("filter")
 }
 
@@ -157,10 +139,6 @@ impl ProxyOptions {
         let marked = pods.clone().map_or(Marked::Nobody, Marked::OfOthers);
         Flags { marked, pods, bit: self.mark }
     }
-}
-
-fn to(target: &str) -> Rule {
-    Rule { target: Some(target.to_owned()), ..Rule::default() }
 }
 
 /// What an entry of a list says of itself: it begins with the service port.
@@ -209,7 +187,7 @@ fn choices(nat: &mut Lines, chain: &str, port: &ExpectedPort, endpoints: &[Socke
         let left = endpoints.len() - index;
         #[expect(clippy::cast_precision_loss, reason = "far fewer endpoints than 2^52")]
         let probability = (left > 1).then(|| 1.0 / left as f64);
-        let choice = Rule { probability, ..to(&chain::endpoint(&port.name, *endpoint)) };
+        let choice = Rule { probability, ..Rule::to(&chain::endpoint(&port.name, *endpoint)) };
         nat.rule(chain, &format!("{} -> {endpoint}", port.name), &choice);
     }
 }

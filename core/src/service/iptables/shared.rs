@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 
 use super::dump::{Dump, Not, Rule};
-use super::emit::JUMPS;
 use super::follow::place;
 use super::form::{Form, Of, Presence, is_same};
 use super::lists::{LISTS, MARK, NODE_PORTS, Written, goes_to_service};
@@ -17,6 +16,29 @@ use super::masquerade;
 use crate::model::service::AddressType;
 use crate::service::fault::{Difference, Fault, Kind, Place};
 use crate::service::follow::DEEPEST;
+
+/// Jumps from the kernel's chains: (table, chain, target, only for new connections).
+pub(super) const JUMPS: [(&str, &str, &str, bool); 13] = [
+    ("nat", "PREROUTING", "KUBE-SERVICES", false),
+    ("nat", "OUTPUT", "KUBE-SERVICES", false),
+    ("nat", "POSTROUTING", "KUBE-POSTROUTING", false),
+    ("filter", "INPUT", "KUBE-PROXY-FIREWALL", true),
+    ("filter", "OUTPUT", "KUBE-PROXY-FIREWALL", true),
+    ("filter", "FORWARD", "KUBE-PROXY-FIREWALL", true),
+    ("filter", "INPUT", "KUBE-NODEPORTS", false),
+    ("filter", "INPUT", "KUBE-EXTERNAL-SERVICES", true),
+    ("filter", "FORWARD", "KUBE-FORWARD", false),
+    ("filter", "FORWARD", "KUBE-SERVICES", true),
+    ("filter", "FORWARD", "KUBE-EXTERNAL-SERVICES", true),
+    ("filter", "OUTPUT", "KUBE-SERVICES", true),
+    ("filter", "OUTPUT", "KUBE-FIREWALL", false),
+];
+
+/// Such a jump.
+pub(super) fn jump(target: &str, new: bool) -> Rule {
+    let states = new.then(|| Not { negated: false, value: "NEW".to_owned() });
+    Rule { states, ..Rule::to(target) }
+}
 
 /// Compares what all Services of the node share.
 #[must_use]
@@ -39,15 +61,12 @@ pub fn shared_faults(written: &Written<'_>) -> Vec<Fault> {
     faults
 }
 
-fn to(target: &str) -> Rule {
-    Rule { target: Some(target.to_owned()), ..Rule::default() }
-}
-
 /// Chains that are the same for all.
 pub(super) fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
     let (masquerade, one) = (Kind::Masquerade, format!("{bit:#x}/{bit:#x}"));
-    let asks = |negated, target: &str| Rule { mark: Some(Not { negated, value: one.clone() }), ..to(target) };
-    let sets = |words: String| Rule { set_mark: Some(words), ..to("MARK") };
+    let asks =
+        |negated, target: &str| Rule { mark: Some(Not { negated, value: one.clone() }), ..Rule::to(target) };
+    let sets = |words: String| Rule { set_mark: Some(words), ..Rule::to("MARK") };
     let with = |form: Form, wrong: &str| Form { wrong: wrong.to_owned(), ..form };
     let marking = vec![with(
         Form::new(0, masquerade, sets(one.clone()), "nothing is ever marked"),
@@ -76,7 +95,7 @@ pub(super) fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
             Form::new(
                 2,
                 masquerade,
-                to("MASQUERADE"),
+                Rule::to("MASQUERADE"),
                 "marked packets keep their source, so replies find no way back",
             ),
             "it takes only some of the marked packets, or gives them another address",
@@ -84,7 +103,7 @@ pub(super) fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
     ];
     let states = |states: &str, target: &str| Rule {
         states: Some(Not { negated: false, value: states.to_owned() }),
-        ..to(target)
+        ..Rule::to(target)
     };
     let dropped = "where the policy of FORWARD is DROP, or a rule drops what nobody accepts";
     let accepts = [
@@ -127,10 +146,9 @@ pub(super) fn chains(bit: u32) -> [(Of<'static>, Vec<Form>); 3] {
 fn jumps(dump: &Dump, faults: &mut Vec<Fault>) {
     let mut hooks: BTreeMap<(&str, &str), Vec<Form>> = BTreeMap::new();
     for (table, from, target, new) in JUMPS.into_iter().filter(|(.., target, _)| *target != "KUBE-FIREWALL") {
-        let states = new.then(|| Not { negated: false, value: "NEW".to_owned() });
         let missing = without(table, from, target);
         let kind = if target == "KUBE-POSTROUTING" { Kind::Masquerade } else { Kind::Jump };
-        let form = Form::new(0, kind, Rule { states, ..to(target) }, missing);
+        let form = Form::new(0, kind, jump(target, new), missing);
         let wrong = format!(
             "the jump from {from} has other conditions than the proxy writes, and where it may take too few it was taken to match nothing"
         );
@@ -271,12 +289,12 @@ fn to_node_ports(dump: &Dump, faults: &mut Vec<Fault>) {
         AddressType::Ipv6 => "::1/128".parse().ok(),
         _ => "127.0.0.0/8".parse().ok(),
     };
-    let all = Rule { to_node: true, ..to(NODE_PORTS) };
+    let all = Rule { to_node: true, ..Rule::to(NODE_PORTS) };
     let but = loopback.map(|value| Rule { destination: Some(Not { negated: true, value }), ..all.clone() });
     let is_one = |rule: &Rule| {
         let is_host = |net: &Not<IpNet>| !net.negated && net.value.prefix_len() == net.value.max_prefix_len();
         rule.destination.as_ref().is_some_and(is_host)
-            && is_same(rule, &Rule { destination: rule.destination.clone(), ..to(NODE_PORTS) })
+            && is_same(rule, &Rule { destination: rule.destination.clone(), ..Rule::to(NODE_PORTS) })
     };
     let is_form = |rule: &Rule| {
         is_same(rule, &all) || but.as_ref().is_some_and(|but| is_same(rule, but)) || is_one(rule)

@@ -18,16 +18,12 @@ use crate::service::RouteKind;
 use crate::service::expected::{Action, ExpectedFrontend, ExpectedPort, FrontendKey};
 use crate::service::fault::Kind;
 
-fn to(target: &str) -> Rule {
-    Rule { target: Some(target.to_owned()), ..Rule::default() }
-}
-
 fn about(key: FrontendKey, target: &str) -> Rule {
     Rule {
         destination: key.address.map(|address| Not { negated: false, value: IpNet::from(address) }),
         protocol: Some(key.protocol),
         destination_port: Some(key.port),
-        ..to(target)
+        ..Rule::to(target)
     }
 }
 
@@ -122,10 +118,10 @@ pub(super) fn external(port: &ExpectedPort, flags: &Flags) -> Option<(String, Ve
     let (cluster, local) = (chain::cluster(name), chain::local(name));
     let mut forms = Vec::new();
     if port.policy.external_local {
-        let of_node = |target: &str| Rule { from_node: true, ..to(target) };
+        let of_node = |target: &str| Rule { from_node: true, ..Rule::to(target) };
         if let Some(pods) = &flags.pods {
             let missing = "packets of the node's pods reach only endpoints of the node";
-            forms.push(Form::new(0, Kind::Backend, pods.ask(to(&cluster), false), missing));
+            forms.push(Form::new(0, Kind::Backend, pods.ask(Rule::to(&cluster), false), missing));
         }
         let missing = "the node's own packets to it keep their source, so replies find no way back";
         forms.push(Form::new(1, Kind::Masquerade, of_node(MARK), missing));
@@ -133,14 +129,14 @@ pub(super) fn external(port: &ExpectedPort, flags: &Flags) -> Option<(String, Ve
         forms.push(Form::new(2, Kind::Backend, of_node(&cluster), missing));
         if !port.local.is_empty() {
             let missing = "packets from outside reach no endpoint, or those of the node and its pods only endpoints of the node";
-            forms.push(Form::new(3, Kind::Backend, to(&local), missing));
+            forms.push(Form::new(3, Kind::Backend, Rule::to(&local), missing));
         }
     } else {
         let missing = "packets from outside keep their source, so replies of other nodes' endpoints get lost";
-        forms.push(Form::new(0, Kind::Masquerade, to(MARK), missing));
+        forms.push(Form::new(0, Kind::Masquerade, Rule::to(MARK), missing));
         if !port.cluster.is_empty() {
             let missing = "packets from outside reach no endpoint";
-            forms.push(Form::new(1, Kind::Backend, to(&cluster), missing));
+            forms.push(Form::new(1, Kind::Backend, Rule::to(&cluster), missing));
         }
     }
     for form in &mut forms {
@@ -159,7 +155,12 @@ pub(super) fn firewall(port: &ExpectedPort) -> Option<(String, Vec<Form>)> {
         object: net.to_string(),
         pairs: false,
         presence,
-        ..Form::new(0, Kind::SourceRange, from(net, to(&external)), "clients of this range are kept out")
+        ..Form::new(
+            0,
+            Kind::SourceRange,
+            from(net, Rule::to(&external)),
+            "clients of this range are kept out",
+        )
     };
     // A range that the Service has twice is written twice.
     let mut seen = BTreeSet::new();
@@ -215,7 +216,7 @@ pub(super) fn service(
         forms.push(Form {
             endpoint: Some(endpoint.to_string()),
             wrong: words.clone(),
-            ..Form::new(1, Kind::Affinity, Rule { recent: Some(recent), ..to(&target) }, words)
+            ..Form::new(1, Kind::Affinity, Rule { recent: Some(recent), ..Rule::to(&target) }, words)
         });
     }
     forms
@@ -228,10 +229,10 @@ pub(super) fn endpoint(port: &ExpectedPort, name: &str, endpoint: SocketAddr) ->
         protocol: Some(port.name.protocol),
         to_destination: Some(endpoint),
         recent: port.affinity.map(|_| recent),
-        ..to("DNAT")
+        ..Rule::to("DNAT")
     };
     let missing = "the endpoint that asks its own Service gets no answer";
-    let hairpin = Form::new(0, Kind::Masquerade, from(IpNet::from(endpoint.ip()), to(MARK)), missing);
+    let hairpin = Form::new(0, Kind::Masquerade, from(IpNet::from(endpoint.ip()), Rule::to(MARK)), missing);
     let missing = format!("{name} does not translate, so its share goes on to the rule after it");
     let translation = Form::new(1, Kind::Empty, translation, missing);
     let of = |form: Form, wrong: &str| Form {
