@@ -91,9 +91,11 @@ impl Packet {
     }
 
     fn is_of_endpoint(&self, net: IpNet) -> Match {
-        match self.to {
-            Some(address) => Match::of(net.contains(&address)),
-            None => Match::Perhaps,
+        match (self.to, self.pods) {
+            (Some(address), _) => Match::of(net.contains(&address)),
+            // The node has its addresses elsewhere than its pods; that of their bridge nobody is told of.
+            (None, Some(pods)) if pods.contains(&net) => Match::No,
+            (None, _) => Match::Perhaps,
         }
     }
 

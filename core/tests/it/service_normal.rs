@@ -407,6 +407,10 @@ fn what_may_take_packets_by_other_conditions_is_not_examined() {
     let with = |rule: &str| of_save(&first(&emit(&all, &options()), rule), &all);
     let some = with("-A PREROUTING -s 192.0.2.0/24 -j ACCEPT");
     assert!(is_open(&some, "nat PREROUTING (line "), "{:?}", some.not_examined);
+    // The address may be the node's.
+    let named = with("-A PREROUTING -d 192.0.2.11/32 -p tcp -m tcp --dport 30080 -j REDIRECT --to-ports 1");
+    let told = |line: &String| line.contains("node port 30080 come to the proxy's rules");
+    assert!(named.not_examined.iter().any(told), "{:?}", named.not_examined);
     // Who comes from outside is none of the pods, so that is certain.
     let strangers = with("-A PREROUTING ! -s 10.244.0.0/16 -j REDIRECT --to-ports 1");
     let outside = of(&strangers, "t/outside").addresses.iter().find(|way| way.from == Client::Outside);

@@ -350,9 +350,10 @@ pub(super) fn others(rule: &Rule, packet: &Packet) -> Match {
                 _ => Match::Perhaps,
             },
             // These say what a target does, not when.
-            "-g" | "--notrack" | "--ttl-set" | "--ttl-dec" | "--ttl-inc" | "--hl-set" | "--hl-dec"
-            | "--hl-inc" | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask"
-            | "--reject-with" | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
+            "-g" | "--notrack" | "--to-destination" | "--to-ports" | "--random" | "--persistent"
+            | "--ttl-set" | "--ttl-dec" | "--ttl-inc" | "--hl-set" | "--hl-dec" | "--hl-inc"
+            | "--set-mark" | "--save-mark" | "--restore-mark" | "--nfmask" | "--ctmask" | "--reject-with"
+            | "--log-prefix" | "--log-level" | "--nflog-prefix" | "--nflog-group" => {
                 value();
                 continue;
             }

@@ -9,10 +9,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::IpNet;
-
 use super::beyond;
-use super::dump::{Dump, Not, Rule};
+use super::dump::{Dump, Rule};
 use super::follow::place;
 use super::lists::pods;
 use crate::service::RouteKind;
@@ -136,7 +134,7 @@ fn in_chain<'a>(
             continue;
         }
         match takes(dump, rule, to, client) {
-            Takes::Perhaps | Takes::Unnamed | Takes::Any
+            Takes::Perhaps | Takes::Any
                 if own.is_some_and(|next| {
                     may_take(dump, (table, target, &next.rules), (to, client), depth)
                 }) =>
@@ -149,10 +147,10 @@ fn in_chain<'a>(
             }
             Takes::No => {}
             // What leaves a chain of others goes on where that was called.
-            Takes::Any | Takes::Unnamed if own.is_some() || target == "RETURN" && depth > 0 => {}
+            Takes::Any if own.is_some() || target == "RETURN" && depth > 0 => {}
             // In tables that do not translate these only leave the table, and drops are followed elsewhere.
-            Takes::Any | Takes::Unnamed if table != "nat" && !is_untracked(rule) => {}
-            Takes::Any | Takes::Unnamed => {
+            Takes::Any if table != "nat" && !is_untracked(rule) => {}
+            Takes::Any => {
                 let question = format!(
                     "come to the proxy's rules: {} may take them before with {target}, and no dump tells what it asks for",
                     rule_words(&place(table, chain, rule))
@@ -218,34 +216,12 @@ enum Takes {
     Yes,
     /// It names the address, or the node port, and asks for more.
     Perhaps,
-    /// It names the port at any address, and asks for more.
-    Unnamed,
     /// It names neither, and asks for more.
     Any,
     No,
 }
 
 fn takes(dump: &Dump, rule: &Rule, to: FrontendKey, client: Client) -> Takes {
-    let asks_for_port = || {
-        rule.destination_port.is_some()
-            || rule.other.iter().any(|word| matches!(&**word, "--dport" | "--dports"))
-    };
-    let named = match (&rule.destination, to.address) {
-        (None, None) => asks_for_port(),
-        (None, _) => false,
-        // The node's addresses are others than the one that is left out.
-        (Some(net), None) if net.negated => false,
-        (Some(net), Some(address)) if net.value.contains(&address) != net.negated => !net.negated,
-        _ => return Takes::No,
-    };
-    let about = rule.protocol.is_none_or(|protocol| protocol == to.protocol)
-        && rule.destination_port.is_none_or(|port| port == to.port)
-        && rule.takes_new()
-        && (!rule.from_node || client == Client::Node)
-        && (!rule.to_node || to.address.is_none());
-    if !about {
-        return Takes::No;
-    }
     let packet = Packet {
         client,
         to: to.address,
@@ -257,45 +233,24 @@ fn takes(dump: &Dump, rule: &Rule, to: FrontendKey, client: Client) -> Takes {
         pods: pods(dump),
         flow: Flow::First,
     };
-    let from = |net: &Not<IpNet>| packet.is_from(net.value).not(net.negated);
-    let from = rule.source.as_ref().map_or(Match::Yes, from);
-    let others = beyond::others(&Rule { other: conditions(rule), ..Rule::default() }, &packet);
-    if others.and(from) == Match::No {
-        return Takes::No;
-    }
-    let whole = others.and(from) == Match::Yes
-        && rule.mark.is_none()
-        && rule.recent.is_none()
-        && rule.probability.is_none();
-    match (whole, named) {
-        (true, _) => Takes::Yes,
-        (false, true) => Takes::Perhaps,
-        (false, false) if asks_for_port() => Takes::Unnamed,
-        (false, false) => Takes::Any,
+    let asks_for_port = || {
+        rule.destination_port.is_some()
+            || rule.other.iter().any(|word| matches!(&**word, "--dport" | "--dports"))
+    };
+    let is_named = || match (&rule.destination, to.address) {
+        (Some(net), Some(_)) => !net.negated,
+        (None, None) => asks_for_port(),
+        _ => false,
+    };
+    match beyond::takes(rule, &packet) {
+        Match::Yes => Takes::Yes,
+        Match::No => Takes::No,
+        Match::Perhaps if is_named() => Takes::Perhaps,
+        Match::Perhaps => Takes::Any,
     }
 }
 
-/// What it asks for among the words that only some rules have; the rest say what its target does.
-fn conditions(rule: &Rule) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut words = rule.other.iter().peekable();
-    while let Some(word) = words.next() {
-        let is_of_target = matches!(
-            (rule.target.as_deref(), &**word),
-            (Some("REDIRECT"), "--to-ports" | "--random")
-                | (Some("DNAT"), "--to-destination" | "--random" | "--persistent")
-                | (Some("CT"), "--notrack")
-        );
-        if is_of_target {
-            words.next_if(|next| !next.starts_with('-') && *next != "!");
-        } else {
-            all.push(word.clone());
-        }
-    }
-    all
-}
-
-/// The value of an option among those words.
+/// The value of an option among the words that only some rules have.
 fn option<'a>(rule: &'a Rule, name: &str) -> Option<&'a str> {
     let at = rule.other.iter().position(|word| word == name)?;
     rule.other.get(at + 1).map(String::as_str)
